@@ -1,0 +1,60 @@
+"""Everything Headgate raises on purpose, as one tree.
+
+    HeadgateError
+    ├── SetupError            this machine lacks something (Java, disk, a free port, jars)
+    ├── ConfigError           the pipeline file is wrong; names file, line and field
+    ├── KafkaUnavailable      the brokers did not answer in time
+    ├── LakeError             the catalog or the warehouse refused
+    │   └── CommitConflict    someone else committed first; reload the ledger and look again
+    ├── ConsumerError         a cycle could not be completed
+    ├── FleetError            a consumer could not be started or stopped
+    └── OutOfSync             the controller's view and the fleet differ; synchronise again
+
+Each message tells the user what to do next. Nothing here is raised for a bug: those are ordinary exceptions.
+"""
+
+
+class HeadgateError(Exception):
+    """Something the user can act on; printed as one line, without a traceback."""
+
+    exit_code = 1
+
+
+class SetupError(HeadgateError):
+    """This machine lacks something Headgate needs; the message says how to get it."""
+
+    exit_code = 3
+
+
+class ConfigError(HeadgateError):
+    """The pipeline file cannot be used; the message names file, line and field."""
+
+    exit_code = 2
+
+
+class KafkaUnavailable(HeadgateError):
+    """The brokers did not answer within the deadline."""
+
+    exit_code = 4
+
+
+class LakeError(HeadgateError):
+    """The catalog or the warehouse refused."""
+
+    exit_code = 5
+
+
+class CommitConflict(LakeError):
+    """Another committer was first: reload the ledger and check every announcement again."""
+
+
+class ConsumerError(HeadgateError):
+    """A cycle could not be completed; the ledger still says where to start again."""
+
+
+class FleetError(HeadgateError):
+    """A consumer could not be started or stopped."""
+
+
+class OutOfSync(HeadgateError):
+    """What the controller believes and what the fleet reports differ; synchronise before acting."""

@@ -1,0 +1,27 @@
+"""The words of Headgate as values: frozen, comparable, free of I/O, standard library only."""
+
+from headgate.model.announcement import Announcement, CycleStats, Skip
+from headgate.model.assignment import Assignment, Move, Plan
+from headgate.model.decision import Alternative, Decision
+from headgate.model.ledger import Ledger, Rejection, Totals
+from headgate.model.observation import ConsumerLoad, Observation, PartitionLoad
+from headgate.model.partition import Range, TopicPartition
+
+__all__ = [
+    "Alternative",
+    "Announcement",
+    "Assignment",
+    "ConsumerLoad",
+    "CycleStats",
+    "Decision",
+    "Ledger",
+    "Move",
+    "Observation",
+    "PartitionLoad",
+    "Plan",
+    "Range",
+    "Rejection",
+    "Skip",
+    "TopicPartition",
+    "Totals",
+]

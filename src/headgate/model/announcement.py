@@ -1,0 +1,62 @@
+"""What a consumer says after a cycle: these files hold exactly these ranges for this table."""
+
+from dataclasses import dataclass
+
+from headgate.model.partition import Range, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Offsets Kafka itself does not hold any more or never showed: not loss, but never silent either."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+    offsets: int
+    """How many of [start, end) are skipped; fewer than end - start where compaction left records between."""
+    reason: str
+    """"retention" (deleted before it was read) or "gap" (compaction, transaction markers, aborted records)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CycleStats:
+    """L-24: what one cycle did for one table."""
+
+    records: int = 0
+    """Records read from Kafka."""
+    rows: int = 0
+    """Rows written to the table's files."""
+    rejected: int = 0
+    filtered: int = 0
+    """Records that the table's `where` or its transform dropped on purpose."""
+    payload_bytes: int = 0
+    """Key and value bytes of the records read: the byte unit of rates, budgets and capacities (L-4)."""
+    gather_s: float = 0.0
+    process_s: float = 0.0
+    announce_s: float = 0.0
+    timestamps_ms: tuple[int, ...] = ()
+    """Evenly spaced quantiles (0 … 1) of the records' Kafka timestamps, from which latency is computed at commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """ "These files hold exactly these ranges of these partitions for this table"; accepted whole or not at all."""
+
+    id: str
+    table: str
+    consumer_id: int
+    incarnation: str
+    """Tells two lives of one consumer id apart."""
+    cycle: int
+    ranges: tuple[Range, ...]
+    files: tuple[str, ...]
+    rejected_files: tuple[str, ...]
+    skips: tuple[Skip, ...]
+    schema: str
+    """Iceberg schema of the files as JSON; the committer creates or widens the table with it."""
+    announced_at_ms: int
+    stats: CycleStats
+
+    @property
+    def skipped(self) -> int:
+        return sum(skip.offsets for skip in self.skips)

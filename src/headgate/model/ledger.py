@@ -1,0 +1,92 @@
+"""The ledger: per partition, the next offset a table does not hold yet. It only moves forward, without gaps.
+
+Everything that makes ingestion exactly-once is decided by the pure `Ledger.check` and `Ledger.advance` here; the
+committer stores the result in the same Iceberg snapshot as the data.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from headgate.model.announcement import Announcement
+from headgate.model.partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Where every offset of [origin, next) over all partitions went; `verify` adds them up."""
+
+    rows: int = 0
+    rejected: int = 0
+    filtered: int = 0
+    skipped: int = 0
+
+    def plus(self, announcement: Announcement) -> "Totals":
+        stats = announcement.stats
+        return Totals(
+            self.rows + stats.rows,
+            self.rejected + stats.rejected,
+            self.filtered + stats.filtered,
+            self.skipped + announcement.skipped,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why an announcement cannot be accepted; its files are orphans."""
+
+    partition: TopicPartition
+    start: int
+    ledger_next: int | None
+
+    @property
+    def reason(self) -> str:
+        if self.ledger_next is None:
+            return f"{self.partition} is not part of this table's ledger"
+        if self.start < self.ledger_next:
+            return f"{self.partition} starts at {self.start}, the lake already holds everything before {self.ledger_next}"
+        return f"{self.partition} starts at {self.start}, the lake still misses {self.ledger_next} to {self.start - 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One table's ledger. `sequence` counts the snapshots that carried one."""
+
+    next: Mapping[TopicPartition, int] = field(default_factory=dict)
+    origin: Mapping[TopicPartition, int] = field(default_factory=dict)
+    totals: Totals = field(default_factory=Totals)
+    sequence: int = 0
+
+    def next_offset(self, partition: TopicPartition) -> int | None:
+        return self.next.get(partition)
+
+    def check(self, announcement: Announcement) -> Rejection | None:
+        """None if every range starts exactly where the ledger ends; otherwise the first one that does not."""
+        for read in announcement.ranges:
+            expected = self.next.get(read.partition)
+            if read.start != expected:
+                return Rejection(read.partition, read.start, expected)
+        return None
+
+    def advance(self, announcement: Announcement) -> "Ledger":
+        """The ledger once this announcement is committed; only for one that `check` accepts."""
+        rejection = self.check(announcement)
+        if rejection is not None:
+            raise ValueError(rejection.reason)
+        moved = dict(self.next)
+        for read in announcement.ranges:
+            if moved[read.partition] != read.start:
+                raise ValueError(f"{announcement.id} names {read.partition} twice")
+            moved[read.partition] = read.end
+        return replace(self, next=moved, totals=self.totals.plus(announcement))
+
+    def with_partitions(self, origins: Mapping[TopicPartition, int]) -> "Ledger":
+        """Adds partitions the ledger does not know yet; known ones never change."""
+        new = {p: offset for p, offset in origins.items() if p not in self.next}
+        if not new:
+            return self
+        return replace(self, next={**self.next, **new}, origin={**self.origin, **new})
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets the ledger has moved past since its origins."""
+        return sum(self.next[p] - self.origin[p] for p in self.next)
