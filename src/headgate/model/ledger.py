@@ -43,7 +43,7 @@ class Rejection:
         if self.ledger_next is None:
             return f"{self.partition} is not part of this table's ledger"
         if self.start < self.ledger_next:
-            return f"{self.partition} starts at {self.start}, the lake already holds everything before {self.ledger_next}"
+            return f"{self.partition} starts at {self.start}, the lake holds everything before {self.ledger_next}"
         return f"{self.partition} starts at {self.start}, the lake still misses {self.ledger_next} to {self.start - 1}"
 
 

@@ -19,8 +19,6 @@ class Capacity:
 
 
 class Packer(Protocol):
-    def pack(
-        self, rates: Mapping[TopicPartition, float], capacity: Capacity, previous: Assignment
-    ) -> Assignment:
+    def pack(self, rates: Mapping[TopicPartition, float], capacity: Capacity, previous: Assignment) -> Assignment:
         """An owner for every partition in `rates`, starting from `previous`; deterministic."""
         ...

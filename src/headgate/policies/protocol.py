@@ -7,5 +7,5 @@ from headgate.model import Decision, Observation
 
 class Policy(Protocol):
     def decide(self, seen: Observation) -> Decision:
-        """Keep, or a new assignment, from nothing but the observation (and what the policy remembers of earlier ones)."""
+        """Keep, or a new assignment, from the observation and what the policy remembers of earlier ones."""
         ...
