@@ -1,0 +1,294 @@
+"""The pipeline's own topics: what they are called, how messages are sent and how they are read.
+
+Readers use explicit partitions and offsets and no consumer group, so nothing here ever triggers a rebalance.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+)
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+
+from headgate.errors import KafkaUnavailable
+from headgate.kafka.codec import NotAMessage, decode, encode
+
+log = logging.getLogger(__name__)
+
+_DAY_MS = 24 * 3600 * 1000
+CONTROL_SPARE_PARTITIONS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Names of one pipeline's internal topics."""
+
+    pipeline: str
+
+    @property
+    def measurements(self) -> str:
+        return f"headgate.{self.pipeline}.measurements"
+
+    @property
+    def control(self) -> str:
+        """Partition 0: events to the controller; partition n: commands to consumer n (L-27)."""
+        return f"headgate.{self.pipeline}.control"
+
+    @property
+    def announcements(self) -> str:
+        return f"headgate.{self.pipeline}.announcements"
+
+    @property
+    def ledger(self) -> str:
+        """Compacted by table: the newest record is the table's ledger as last committed."""
+        return f"headgate.{self.pipeline}.ledger"
+
+    @property
+    def commits(self) -> str:
+        return f"headgate.{self.pipeline}.commits"
+
+    @property
+    def cycles(self) -> str:
+        return f"headgate.{self.pipeline}.cycles"
+
+    @property
+    def decisions(self) -> str:
+        return f"headgate.{self.pipeline}.decisions"
+
+    def settings(self) -> dict[str, dict[str, str]]:
+        keep_week = {"retention.ms": str(7 * _DAY_MS)}
+        return {
+            self.measurements: keep_week,
+            self.control: keep_week,
+            self.announcements: {"retention.ms": "-1", "retention.bytes": str(1 << 30)},
+            self.ledger: {"cleanup.policy": "compact", "segment.ms": str(600_000), "min.cleanable.dirty.ratio": "0.1"},
+            self.commits: keep_week,
+            self.cycles: keep_week,
+            self.decisions: {"retention.ms": str(30 * _DAY_MS)},
+        }
+
+
+def ensure_topics(admin: AdminClient, topics: Topics, replication: int, consumers: int, deadline_s: float = 30) -> None:
+    """Creates what is missing and gives the control topic a partition for every consumer id (L-29)."""
+    existing = _list_topics(admin, deadline_s).topics
+    wanted = {name: settings for name, settings in topics.settings().items() if name not in existing}
+    partitions = consumers + 1 + CONTROL_SPARE_PARTITIONS
+    new = [
+        NewTopic(
+            name,
+            num_partitions=partitions if name == topics.control else 1,
+            replication_factor=replication,
+            config=settings,
+        )
+        for name, settings in wanted.items()
+    ]
+    futures = admin.create_topics(new, operation_timeout=deadline_s) if new else {}
+    for name, future in futures.items():
+        try:
+            future.result(deadline_s)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise KafkaUnavailable(f"cannot create internal topic {name}: {error.args[0].str()}") from error
+    grow_control(admin, topics, consumers, deadline_s)
+    _wait_for_leaders(admin, topics.settings().keys(), deadline_s)
+
+
+def grow_control(admin: AdminClient, topics: Topics, highest_consumer: int, deadline_s: float = 30) -> None:
+    """L-29: at least highest consumer id + 1 partitions, and some to spare."""
+    metadata = _list_topics(admin, deadline_s).topics.get(topics.control)
+    have = len(metadata.partitions) if metadata else 0
+    if have >= highest_consumer + 1 or have == 0:
+        return
+    target = highest_consumer + 1 + CONTROL_SPARE_PARTITIONS
+    try:
+        admin.create_partitions([NewPartitions(topics.control, target)])[topics.control].result(deadline_s)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.INVALID_PARTITIONS:  # someone else grew it further
+            raise KafkaUnavailable(f"cannot add partitions to {topics.control}: {error.args[0].str()}") from error
+
+
+def topic_settings(admin: AdminClient, topics: Iterable[str], deadline_s: float = 15) -> dict[str, dict[str, str]]:
+    """The brokers' view of each topic's configuration."""
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+    answers = admin.describe_configs(resources, request_timeout=deadline_s) if resources else {}
+    return {
+        resource.name: {entry.name: entry.value for entry in future.result(deadline_s).values()}
+        for resource, future in answers.items()
+    }
+
+
+def _list_topics(admin: AdminClient, deadline_s: float) -> Any:
+    try:
+        return admin.list_topics(timeout=deadline_s)
+    except KafkaException as error:
+        raise KafkaUnavailable(
+            f"no Kafka broker answered within {deadline_s:g} s: {error.args[0].str()}; check kafka.brokers"
+        ) from error
+
+
+def _wait_for_leaders(admin: AdminClient, names: Iterable[str], deadline_s: float) -> None:
+    wanted, until = set(names), time.monotonic() + deadline_s
+    while True:
+        found = _list_topics(admin, deadline_s).topics
+        missing = {
+            name
+            for name in wanted
+            if name not in found or any(p.leader < 0 for p in found[name].partitions.values()) or found[name].error
+        }
+        if not missing:
+            return
+        if time.monotonic() > until:
+            raise KafkaUnavailable(f"internal topics without a leader after {deadline_s:g} s: {sorted(missing)}")
+        time.sleep(0.1)
+
+
+class Outbox:
+    """Sends messages; thread-safe. `send` returns at once, `flush` returns when everything is on the brokers."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._producer = Producer(
+            {
+                **settings,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 0,
+                "message.max.bytes": 8_000_000,
+                "compression.type": "lz4",
+            }
+        )
+        self._failures: list[str] = []
+
+    def send(self, topic: str, message: Any, partition: int = 0, key: str | None = None) -> None:
+        value, headers = encode(message)
+        self._producer.produce(
+            topic, value=value, key=key, partition=partition, headers=headers, on_delivery=self._delivered
+        )
+        self._producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, record: Any) -> None:
+        if error is not None:
+            self._failures.append(f"{record.topic()}[{record.partition()}]: {error.str()}")
+
+    def flush(self, deadline_s: float = 30) -> None:
+        """Raises KafkaUnavailable unless everything sent so far was acknowledged by all in-sync replicas."""
+        left = self._producer.flush(deadline_s)
+        failures, self._failures = self._failures, []
+        if left or failures:
+            raise KafkaUnavailable(f"{left} messages still unacknowledged after {deadline_s:g} s {failures[:3]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    message: Any
+
+
+BEGINNING, END = OFFSET_BEGINNING, OFFSET_END
+
+
+class Tail:
+    """Follows partitions of the internal topics from given offsets. Garbage is counted, logged and passed over."""
+
+    def __init__(self, settings: Mapping[str, str], start: Mapping[tuple[str, int], int]) -> None:
+        self._consumer = Consumer(
+            {
+                **settings,
+                "group.id": "headgate-no-group",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": False,
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        self.garbage = 0
+        self.next: dict[tuple[str, int], int] = {}
+        """Next offset to read per partition, once known."""
+        assigned = []
+        for (topic, partition), offset in start.items():
+            at = self._end(topic, partition) if offset == END else offset
+            self.next[topic, partition] = max(at, 0)
+            assigned.append(KafkaTopicPartition(topic, partition, at))
+        self._consumer.assign(assigned)
+
+    def _end(self, topic: str, partition: int, deadline_s: float = 15) -> int:
+        """A definite offset instead of "the end", so that nothing sent after construction is missed."""
+        return self._watermarks(topic, partition, deadline_s)[1]
+
+    def _watermarks(self, topic: str, partition: int, deadline_s: float = 15) -> tuple[int, int]:
+        until = time.monotonic() + deadline_s
+        while True:
+            try:
+                low, high = self._consumer.get_watermark_offsets(
+                    KafkaTopicPartition(topic, partition), timeout=max(0.1, until - time.monotonic())
+                )
+                return low, high
+            except KafkaException as error:  # a partition just created may not be known to every broker yet
+                if time.monotonic() > until:
+                    raise KafkaUnavailable(f"no offsets of {topic}[{partition}]: {error.args[0].str()}") from error
+                time.sleep(0.1)
+
+    def poll(self, timeout_s: float = 0.0, most: int = 1000) -> list[Received]:
+        """What has arrived, at most `most`; waits up to `timeout_s` only while there is nothing."""
+        return self._decoded(self._consumer.consume(most, timeout_s if timeout_s > 0 else 0.0))
+
+    def _decoded(self, records: Iterable[Any]) -> list[Received]:
+        received = []
+        for record in records:
+            if record.error() is not None:
+                log.warning("internal topic %s: %s", record.topic(), record.error().str())
+                continue
+            topic, partition, offset = record.topic(), record.partition(), record.offset()
+            self.next[topic, partition] = offset + 1
+            try:
+                message = decode(record.value(), record.headers())
+            except NotAMessage as error:
+                self.garbage += 1
+                log.warning("ignored record %s[%d]@%d: %s", topic, partition, offset, error)
+                continue
+            received.append(Received(topic, partition, offset, record.timestamp()[1], message))
+        return received
+
+    def read_to_end(self, deadline_s: float = 30) -> list[Received]:
+        """Everything up to where the partitions end now."""
+        until = time.monotonic() + deadline_s
+        ends = {}
+        for topic, partition in self.next:
+            low, high = self._watermarks(topic, partition)
+            self.next[topic, partition] = max(self.next[topic, partition], low)
+            ends[topic, partition] = high
+        received: list[Received] = []
+        while any(self._position(key) < end for key, end in ends.items()):
+            if time.monotonic() > until:
+                raise KafkaUnavailable(f"could not read {sorted(k[0] for k in ends)} to the end in {deadline_s:g} s")
+            received += self.poll(0.2)
+        return received
+
+    def _position(self, key: tuple[str, int]) -> int:
+        """Compaction and transactions leave holes, so ask the client rather than count records."""
+        position: int = self._consumer.position([KafkaTopicPartition(*key)])[0].offset
+        return max(position, self.next[key])
+
+    def skip_to_last(self, topic: str, partition: int = 0, last: int = 1) -> None:
+        """Moves so that only the newest `last` records remain to be read (L-34: never work through a backlog)."""
+        low, high = self._watermarks(topic, partition)
+        target = max(low, high - last)
+        if target > self.next[topic, partition]:
+            self.next[topic, partition] = target
+            self._consumer.seek(KafkaTopicPartition(topic, partition, target))
+
+    def close(self) -> None:
+        self._consumer.close()

@@ -1,0 +1,253 @@
+"""What the parts of a pipeline say to each other over Kafka. One writer each; encoding is `kafka.codec`'s business."""
+
+from dataclasses import dataclass, field
+
+from headgate.model.partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class StartConsuming:
+    """Controller → consumer: these partitions are yours from now on (L-31)."""
+
+    command_id: str
+    epoch: int
+    """Which life of the controller said so; an older one is never obeyed after a newer one."""
+    consumer_id: int
+    incarnation: str
+    """The life of the consumer this is for; another life that reads it knows it was replaced. Empty: any."""
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StopConsuming:
+    """Controller → consumer: finish the cycle, announce it, let these partitions go."""
+
+    command_id: str
+    epoch: int
+    consumer_id: int
+    incarnation: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StateQuery:
+    """Controller → consumer: what do you own? (L-32)"""
+
+    command_id: str
+    epoch: int
+    consumer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The next offset of one partition for one table."""
+
+    table: str
+    topic: str
+    partition: int
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumingStarted:
+    """Consumer → controller: the start is durable (L-19)."""
+
+    command_id: str
+    consumer_id: int
+    incarnation: str
+    partitions: tuple[TopicPartition, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumingStopped:
+    """Consumer → controller: the stop is durable and nothing of these partitions is unannounced."""
+
+    command_id: str
+    consumer_id: int
+    incarnation: str
+    partitions: tuple[TopicPartition, ...]
+    at_ms: int
+    announced: tuple[Position, ...]
+    """How far the announcements of these partitions reach; the new owner starts once the ledger is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerState:
+    """Consumer → controller: the heartbeat, and the answer to a StateQuery (then with its command_id)."""
+
+    command_id: str
+    consumer_id: int
+    incarnation: str
+    partitions: tuple[TopicPartition, ...]
+    at_ms: int
+    started_at_ms: int
+    cycle: int
+    cycle_finished_at_ms: int
+    """When the last cycle ended; a consumer whose heart beats but whose cycles stand still is stuck."""
+    uncommitted_cycles: int
+    throughput_bytes_per_s: float
+    busy_share: float
+    capacity_bytes_per_s: float
+    """Bytes per second of working time; 0 until a cycle was busy."""
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerLeft:
+    """Consumer → controller: a clean end; it owns nothing any more."""
+
+    consumer_id: int
+    incarnation: str
+    at_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRate:
+    topic: str
+    partition: int
+    bytes_per_s: float
+    records_per_s: float
+    end_offset: int
+    span_s: float
+    """How much history the rate rests on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Monitor → everyone: write rates of all partitions at one instant (L-8)."""
+
+    at_ms: int
+    window_s: float
+    source: str
+    rates: tuple[PartitionRate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The committer's answer to one announcement."""
+
+    announcement_id: str
+    consumer_id: int
+    incarnation: str
+    accepted: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """Committer → everyone: a table's ledger after a commit; the newest per table says where a consumer starts."""
+
+    table: str
+    at_ms: int
+    committer: str
+    sequence: int
+    snapshot_id: int
+    exists: bool
+    """False until the table is created; a consumer then announces its schema first."""
+    positions: tuple[Position, ...]
+    verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BytesPerRecord:
+    """Measured payload bytes per record of one partition; turns offsets into bytes (L-4, L-10)."""
+
+    topic: str
+    partition: int
+    bytes_per_record: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """Committer → journal: one snapshot of one table."""
+
+    table: str
+    at_ms: int
+    committer: str
+    sequence: int
+    snapshot_id: int
+    announcements: int
+    refused: int
+    files: int
+    rows: int
+    payload_bytes: int
+    rejected: int
+    filtered: int
+    skipped: int
+    duration_s: float
+    conflicts: int
+    latency_ms: tuple[float, ...]
+    """Evenly spaced quantiles (0 … 1) of commit time minus Kafka timestamp over the records of this snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class CycleRecord:
+    """Consumer → journal: one cycle over all its tables (L-24)."""
+
+    consumer_id: int
+    incarnation: str
+    cycle: int
+    at_ms: int
+    partitions: int
+    tables: int
+    records: int
+    rows: int
+    payload_bytes: int
+    gather_s: float
+    process_s: float
+    announce_s: float
+    wait_s: float
+    """Back-pressure, pacing and waiting for records."""
+    lag_records: int
+    """Records of the owned partitions that this cycle left unread."""
+    peak: bool
+    """L-24: more than batch_bytes were pending when the cycle began."""
+    sizes: tuple[BytesPerRecord, ...]
+    error: str
+
+    @property
+    def throughput_bytes_per_s(self) -> float:
+        total_s = self.gather_s + self.process_s + self.announce_s + self.wait_s
+        return self.payload_bytes / total_s if total_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerPartitions:
+    consumer_id: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRecord:
+    """Controller → journal: what was decided, why, and how long each step took (L-41, L-53)."""
+
+    at_ms: int
+    epoch: int
+    number: int
+    trigger: str
+    reason: str
+    outcome: str
+    """ "applied", "dry-run", "out of sync: …", or "alert" when nothing could be done by packing."""
+    consumers_before: int
+    consumers_after: int
+    moved: int
+    rscore_packing: float
+    """Rscore over the packing capacity, as the published plots divide (A-2)."""
+    rscore_consumer: float
+    """Rscore over the consumer capacity, as the text defines it."""
+    assignment: tuple[ConsumerPartitions, ...]
+    created: tuple[int, ...]
+    deleted: tuple[int, ...]
+    alerts: tuple[str, ...]
+    rejected: tuple[str, ...]
+    inputs: dict[str, float] = field(default_factory=dict)
+    measure_s: float = 0.0
+    """t1: age of the rate change when the measurement showed it, bounded by the window."""
+    decide_s: float = 0.0
+    """t2: trigger to all create requests sent."""
+    ready_s: float = 0.0
+    """t3: until all new consumers were ready."""
+    handover_s: float = 0.0
+    """t4: first command to last acknowledgement."""
