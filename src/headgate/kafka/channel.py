@@ -37,33 +37,33 @@ class Topics:
 
     @property
     def measurements(self) -> str:
-        return f"headgate.{self.pipeline}.measurements"
+        return f"__headgate.{self.pipeline}.measurements"
 
     @property
     def control(self) -> str:
         """Partition 0: events to the controller; partition n: commands to consumer n (L-27)."""
-        return f"headgate.{self.pipeline}.control"
+        return f"__headgate.{self.pipeline}.control"
 
     @property
     def announcements(self) -> str:
-        return f"headgate.{self.pipeline}.announcements"
+        return f"__headgate.{self.pipeline}.announcements"
 
     @property
     def ledger(self) -> str:
         """Compacted by table: the newest record is the table's ledger as last committed."""
-        return f"headgate.{self.pipeline}.ledger"
+        return f"__headgate.{self.pipeline}.ledger"
 
     @property
     def commits(self) -> str:
-        return f"headgate.{self.pipeline}.commits"
+        return f"__headgate.{self.pipeline}.commits"
 
     @property
     def cycles(self) -> str:
-        return f"headgate.{self.pipeline}.cycles"
+        return f"__headgate.{self.pipeline}.cycles"
 
     @property
     def decisions(self) -> str:
-        return f"headgate.{self.pipeline}.decisions"
+        return f"__headgate.{self.pipeline}.decisions"
 
     def settings(self) -> dict[str, dict[str, str]]:
         keep_week = {"retention.ms": str(7 * _DAY_MS)}
@@ -155,7 +155,7 @@ def _wait_for_leaders(admin: AdminClient, names: Iterable[str], deadline_s: floa
 class Outbox:
     """Sends messages; thread-safe. `send` returns at once, `flush` returns when everything is on the brokers."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, Any]) -> None:
         self._producer = Producer(
             {
                 **settings,
@@ -202,7 +202,7 @@ BEGINNING, END = OFFSET_BEGINNING, OFFSET_END
 class Tail:
     """Follows partitions of the internal topics from given offsets. Garbage is counted, logged and passed over."""
 
-    def __init__(self, settings: Mapping[str, str], start: Mapping[tuple[str, int], int]) -> None:
+    def __init__(self, settings: Mapping[str, Any], start: Mapping[tuple[str, int], int]) -> None:
         self._consumer = Consumer(
             {
                 **settings,

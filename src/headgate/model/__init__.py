@@ -2,12 +2,13 @@
 
 from headgate.model.announcement import Announcement, CycleStats, Skip
 from headgate.model.assignment import Assignment, Move, Plan
-from headgate.model.decision import Alternative, Decision
+from headgate.model.decision import Alert, Alternative, Decision
 from headgate.model.ledger import Ledger, Rejection, Totals
 from headgate.model.observation import ConsumerLoad, Observation, PartitionLoad
 from headgate.model.partition import Range, TopicPartition
 
 __all__ = [
+    "Alert",
     "Alternative",
     "Announcement",
     "Assignment",

@@ -53,7 +53,7 @@ class Announcement:
     rejected_files: tuple[str, ...]
     skips: tuple[Skip, ...]
     schema: str
-    """Iceberg schema of the files as JSON; the committer creates or widens the table with it."""
+    """Schema of the files as Spark's JSON; the committer creates or widens the table with it."""
     announced_at_ms: int
     stats: CycleStats
 

@@ -15,17 +15,26 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
+class Alert:
+    """Something scaling cannot mend, for a person to read."""
+
+    about: str
+    """What it is about; as long as it lasts, an alert about the same thing is told once, though its numbers change."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     assignment: Assignment | None
     """None keeps what is."""
     reason: str
     """Why, in a sentence with numbers."""
     trigger: str = ""
-    """Short name of what fired ("overload", "unassigned", "timeout"); empty when nothing did."""
+    """Short name of what fired ("overload", "unassigned", "vanished", "timeout"); empty when nothing did."""
     inputs: Mapping[str, float] = field(default_factory=dict)
     rejected: tuple[Alternative, ...] = ()
-    alerts: tuple[str, ...] = ()
-    """What scaling cannot mend, for a person to read."""
+    alerts: tuple[Alert, ...] = ()
+    """Everything worth an alert now, also what was said before."""
 
     @property
     def keeps(self) -> bool:

@@ -42,6 +42,8 @@ class Rejection:
     def reason(self) -> str:
         if self.ledger_next is None:
             return f"{self.partition} is not part of this table's ledger"
+        if self.start == self.ledger_next:
+            return f"{self.partition} is named twice"
         if self.start < self.ledger_next:
             return f"{self.partition} starts at {self.start}, the lake holds everything before {self.ledger_next}"
         return f"{self.partition} starts at {self.start}, the lake still misses {self.ledger_next} to {self.start - 1}"
@@ -61,10 +63,12 @@ class Ledger:
 
     def check(self, announcement: Announcement) -> Rejection | None:
         """None if every range starts exactly where the ledger ends; otherwise the first one that does not."""
+        seen: set[TopicPartition] = set()
         for read in announcement.ranges:
             expected = self.next.get(read.partition)
-            if read.start != expected:
+            if read.start != expected or read.partition in seen:
                 return Rejection(read.partition, read.start, expected)
+            seen.add(read.partition)
         return None
 
     def advance(self, announcement: Announcement) -> "Ledger":
@@ -72,12 +76,8 @@ class Ledger:
         rejection = self.check(announcement)
         if rejection is not None:
             raise ValueError(rejection.reason)
-        moved = dict(self.next)
-        for read in announcement.ranges:
-            if moved[read.partition] != read.start:
-                raise ValueError(f"{announcement.id} names {read.partition} twice")
-            moved[read.partition] = read.end
-        return replace(self, next=moved, totals=self.totals.plus(announcement))
+        moved = {read.partition: read.end for read in announcement.ranges}
+        return replace(self, next={**self.next, **moved}, totals=self.totals.plus(announcement))
 
     def with_partitions(self, origins: Mapping[TopicPartition, int]) -> "Ledger":
         """Adds partitions the ledger does not know yet; known ones never change."""

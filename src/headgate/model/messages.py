@@ -148,6 +148,8 @@ class LedgerState:
     """False until the table is created; a consumer then announces its schema first."""
     positions: tuple[Position, ...]
     verdicts: tuple[Verdict, ...]
+    announcements_next: int
+    """Announcements before this offset are settled for this table; a new committer starts here."""
 
 
 @dataclass(frozen=True, slots=True)

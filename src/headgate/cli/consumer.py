@@ -1,0 +1,48 @@
+"""`headgate consumer`: one consumer in a process of its own. The fleet runs this; so can a pod."""
+
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from headgate.cli.logs import log_to
+
+
+def consumer(
+    file: Annotated[Path, typer.Argument(help="The pipeline file.", metavar="FILE")],
+    id: Annotated[int, typer.Option(help="Which consumer this is: 1, 2, …; selects its command partition.", min=1)],
+    folder: Annotated[
+        Path | None, typer.Option(help="Where it keeps its state; default <home>/consumers/<id>.", metavar="DIR")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log every cycle.")] = False,
+) -> None:
+    """Runs one consumer until SIGTERM, which lets it finish its cycle.
+
+    Usually the fleet starts it. By hand it is useful for looking at one consumer alone, and it is the command
+    that a container runs. It needs Kafka, the warehouse and a folder to remember its partitions in; no catalog.
+    """
+    from headgate.config.loader import load_pipeline
+    from headgate.consumer.spark import start_session
+    from headgate.consumer.worker import Worker
+
+    pipeline = load_pipeline(file)
+    folder = folder or pipeline.home / "consumers" / str(id)
+    log_to(None, verbose, terminal=True)
+    stop, kill = threading.Event(), threading.Event()
+
+    def asked_to_stop(number: int, frame: FrameType | None) -> None:
+        (kill if stop.is_set() else stop).set()
+
+    signal.signal(signal.SIGTERM, asked_to_stop)
+    signal.signal(signal.SIGINT, asked_to_stop)
+    spark = pipeline.consumer.spark
+    worker = Worker(
+        pipeline,
+        id,
+        lambda: start_session(spark.master, folder, f"{pipeline.name}-{id}", spark.remote, spark.conf),
+        folder,
+    )
+    worker.run(stop, kill)

@@ -1,0 +1,59 @@
+"""The `headgate` program: its commands, and errors as one clear line."""
+
+import sys
+from importlib import metadata
+
+import typer
+from rich.console import Console
+
+from headgate.cli import check, consumer, demo, kafka, load, maintain, run, status, verify
+from headgate.errors import HeadgateError
+
+app = typer.Typer(
+    name="headgate",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="""Elastic, exactly-once ingestion from Kafka to Apache Iceberg on PySpark.
+
+Start here: [bold]headgate demo[/] shows everything on this machine in three minutes.
+Then copy examples/pipeline.yaml, [bold]headgate check[/] it, and [bold]headgate run[/] it against your own Kafka.""",
+)
+app.command(rich_help_panel="Ingest")(demo.demo)
+app.command(rich_help_panel="Ingest")(check.check)
+app.command(rich_help_panel="Ingest")(run.run)
+app.command(rich_help_panel="Watch")(status.status)
+app.command(rich_help_panel="Watch")(verify.verify)
+app.command(rich_help_panel="Operate")(maintain.maintain)
+app.command(rich_help_panel="Operate")(consumer.consumer)
+app.command(rich_help_panel="Try out")(load.load)
+app.add_typer(kafka.app, name="kafka", rich_help_panel="Try out")
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"headgate {metadata.version('headgate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version, is_eager=True),
+) -> None:
+    pass
+
+
+def main() -> None:
+    try:
+        app()
+    except HeadgateError as error:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]headgate:[/] {_escaped(error)}")
+        sys.exit(error.exit_code)
+
+
+def _escaped(error: HeadgateError) -> str:
+    return str(error).replace("[", "\\[")
+
+
+if __name__ == "__main__":
+    main()

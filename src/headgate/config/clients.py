@@ -1,0 +1,70 @@
+"""Settings for each Kafka client that Headgate uses, from one pipeline: librdkafka, Java (Spark) and kafka-python."""
+
+from typing import Any
+
+from headgate.config.java_client import to_java
+from headgate.config.pipeline import Pipeline
+
+
+def librdkafka_settings(pipeline: Pipeline) -> dict[str, str]:
+    """What every confluent-kafka client takes (admin, producer, consumer): the address and `kafka.client`."""
+    return {"bootstrap.servers": pipeline.kafka.brokers, **pipeline.kafka.client}
+
+
+def librdkafka_consumer_settings(pipeline: Pipeline) -> dict[str, str]:
+    """What a confluent-kafka consumer takes on top: group, isolation and fetch tuning (L-25). Never auto-commit."""
+    kafka = pipeline.kafka
+    return librdkafka_settings(pipeline) | {
+        "group.id": pipeline.group,
+        "enable.auto.commit": "false",
+        "auto.offset.reset": pipeline.start_from,
+        "isolation.level": kafka.isolation,
+        "fetch.max.bytes": str(kafka.fetch_max_bytes),
+        "max.partition.fetch.bytes": str(kafka.max_partition_fetch_bytes),
+        "fetch.wait.max.ms": _ms(kafka.fetch_wait_s),
+        "session.timeout.ms": _ms(kafka.session_timeout_s),
+    }
+
+
+def java_settings(pipeline: Pipeline) -> dict[str, str]:
+    """What Spark's Kafka connector takes, each key still to be prefixed with `kafka.`; `kafka.java_client` wins."""
+    kafka = pipeline.kafka
+    return {
+        "bootstrap.servers": kafka.brokers,
+        "isolation.level": kafka.isolation,
+        "fetch.max.bytes": str(kafka.fetch_max_bytes),
+        "max.partition.fetch.bytes": str(kafka.max_partition_fetch_bytes),
+        "fetch.max.wait.ms": _ms(kafka.fetch_wait_s),
+        "session.timeout.ms": _ms(kafka.session_timeout_s),
+        **to_java(kafka.client, kafka.java_client),
+    }
+
+
+_KAFKA_PYTHON = {
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "client.id": "client_id",
+}
+
+
+def kafka_python_settings(pipeline: Pipeline) -> dict[str, Any]:
+    """Keyword arguments for kafka-python's admin client, the only one that reads log directories (L-5)."""
+    client = pipeline.kafka.client
+    settings: dict[str, Any] = {"bootstrap_servers": pipeline.kafka.brokers.split(",")}
+    settings |= {theirs: client[ours] for ours, theirs in _KAFKA_PYTHON.items() if ours in client}
+    if "security.protocol" in client:
+        settings["security_protocol"] = client["security.protocol"].upper()
+    mechanism = client.get("sasl.mechanism", client.get("sasl.mechanisms"))
+    if mechanism is not None:
+        settings["sasl_mechanism"] = mechanism.upper()
+    if client.get("ssl.endpoint.identification.algorithm", "").lower() == "none":
+        settings["ssl_check_hostname"] = False
+    return settings
+
+
+def _ms(seconds: float) -> str:
+    return str(round(seconds * 1000))

@@ -1,0 +1,62 @@
+"""The `lake` part of a pipeline file: catalog, warehouse, and how snapshots come and go."""
+
+from pydantic import Field
+
+from headgate.config.kafka import Setting
+from headgate.config.section import Section
+from headgate.config.units import Seconds, SecondsOrZero
+
+HOME = "<home>"
+"""Stands for the pipeline's home in the defaults below; the pipeline fills it in."""
+
+
+class Lake(Section):
+    """The Iceberg catalog and warehouse, and the committer's pace."""
+
+    catalog: dict[str, Setting] = Field(
+        default={"type": "sql", "uri": f"sqlite:///{HOME}/catalog.db"},
+        min_length=1,
+        description="Properties for PyIceberg's load_catalog (sql, rest, glue, hive ...), including those of its file "
+        "system. Default: an SQLite file in home, which needs no service; use a shared catalog when other programs "
+        "write too.",
+    )
+    catalog_name: str = Field(
+        default="headgate", min_length=1, description="Name of the catalog. Default headgate; SQL catalogs store it."
+    )
+    warehouse: str = Field(
+        default=f"{HOME}/warehouse",
+        min_length=1,
+        description="Where table files go: a path or a URI such as s3://bucket/path. Default <home>/warehouse. Every "
+        "consumer must be able to write there. Relative paths are relative to the pipeline file.",
+    )
+    commit_interval_s: Seconds = Field(
+        default=1.0,
+        description="Time between commits, in seconds: one snapshot per table and interval carries the whole fleet's "
+        "files. Default 1 s: fresh enough to watch; longer means fewer snapshots and less metadata.",
+    )
+    keep_snapshots: int = Field(
+        default=100,
+        ge=1,
+        description="Most snapshots kept per table. Default 100: at a commit per second every snapshot is another "
+        "file for readers to plan with. The one that carries the ledger is always kept.",
+    )
+    keep_snapshots_s: SecondsOrZero = Field(
+        default=432_000.0,
+        description="Snapshots younger than this, in seconds, are kept, up to keep_snapshots of them; older ones are "
+        "expired. Default 5 days, as Iceberg's own.",
+    )
+    orphan_age_s: Seconds = Field(
+        default=86_400.0,
+        description="Files in no table and older than this, in seconds, are swept. Default 1 day. It must exceed "
+        "consumer.commit_deadline_s, or files that are still to be committed would be swept.",
+    )
+
+    @property
+    def catalog_properties(self) -> dict[str, str]:
+        """What load_catalog takes: the warehouse too, unless the catalog has its own idea of it (REST)."""
+        return {"warehouse": self.warehouse, **self.catalog}
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the warehouse is a folder of this machine."""
+        return "://" not in self.warehouse

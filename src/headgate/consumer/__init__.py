@@ -1,0 +1,1 @@
+"""The consumer: one PySpark cycle, over and over: gather, transform, write, announce."""

@@ -1,0 +1,40 @@
+"""The warehouse as consumers see it: folders to write into and the files Spark left there. No catalog needed."""
+
+import pyarrow.fs as pafs
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from headgate.config.pipeline import Lake
+from headgate.lake.tables import table_location
+
+
+class Warehouse:
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._io = PyArrowFileIO({**lake.catalog_properties})
+
+    def data_folder(self, table: str, stem: str) -> str:
+        return f"{table_location(self._lake, table)}/data/{stem}"
+
+    def _open(self, location: str) -> tuple[pafs.FileSystem, str, str]:
+        """The file system, the path on it, and what to put before a path to make it a location again."""
+        scheme, netloc, path = PyArrowFileIO.parse_location(location, {})
+        filesystem = self._io.fs_by_scheme(scheme, netloc)
+        prefix = location[: len(location) - len(path)] if location.endswith(path) else ""
+        return filesystem, path, prefix
+
+    def list(self, location: str) -> tuple[str, ...]:
+        """The Parquet files below a folder."""
+        filesystem, path, prefix = self._open(location)
+        selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
+        return tuple(
+            sorted(
+                prefix + info.path
+                for info in filesystem.get_file_info(selector)
+                if info.type == pafs.FileType.File and info.path.endswith(".parquet")
+            )
+        )
+
+    def remove(self, files: tuple[str, ...]) -> None:
+        for location in files:
+            filesystem, path, _ = self._open(location)
+            filesystem.delete_file(path)

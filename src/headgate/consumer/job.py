@@ -1,0 +1,378 @@
+"""The Spark work of a cycle for one table: ranges in, Parquet files and numbers out. No record visits the driver."""
+
+import json
+import logging
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
+from pyspark.sql import functions as F
+
+from headgate.config.clients import java_settings
+from headgate.config.pipeline import Pipeline, Table
+from headgate.config.transform import import_transform
+from headgate.consumer.decode import META, RAW_KEY, RAW_VALUE, REASON, decoder, with_meta
+from headgate.consumer.files import Warehouse
+from headgate.errors import ConfigError, ConsumerError
+from headgate.lake.latency import QUANTILE_POINTS
+from headgate.lake.tables import REJECTED_SUFFIX
+from headgate.model import CycleStats, Range, Skip, TopicPartition
+
+log = logging.getLogger(__name__)
+
+_MEASURED_RANGES = 8
+"""Record sizes are measured for this many partitions a cycle, in turn: each costs two expressions per record."""
+_ISOLATION_JOBS = 64
+"""Most Spark jobs spent per cycle on finding the records a transform fails on; the rest of the range waits."""
+_EXACT_SKIPS = 20
+_PARTITION_VALUE = "_headgate_partition_value"
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    ranges: tuple[Range, ...]
+    """What was read; shorter than asked where finding bad records used up its bound."""
+    files: tuple[str, ...]
+    rejected_files: tuple[str, ...]
+    skips: tuple[Skip, ...]
+    stats: CycleStats
+    sizes: dict[TopicPartition, float] = field(default_factory=dict)
+    """Measured bytes per record of some of the partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bad:
+    """A record the transform fails on."""
+
+    partition: TopicPartition
+    offset: int
+    reason: str
+
+
+class TableJob:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, table: Table, warehouse: Warehouse) -> None:
+        # A session of its own, so that the view `input` of inline SQL cannot meet another table's.
+        self._spark = spark.newSession() if hasattr(spark, "newSession") else spark
+        self._table = table
+        self._warehouse = warehouse
+        self._read_committed = pipeline.kafka.isolation == "read_committed"
+        self._decode, self._columns = decoder(table)
+        self._transform = import_transform(table.transform, pipeline.folder) if table.transform else None
+        self._options = {f"kafka.{key}": value for key, value in java_settings(pipeline).items()}
+        # A fixed group lets the connector keep its consumers between cycles; it neither joins nor commits.
+        self._options["kafka.group.id"] = f"{pipeline.group}-reader"
+        self._rotation = 0
+        self._bytes_per_record = 0.0
+        self.schema = self._checked_schema()
+
+    def _checked_schema(self) -> str:
+        """The table's schema as Spark's JSON; refuses a transform that loses where a record came from."""
+        try:
+            good = self._good(self._read((Range(TopicPartition("unread", 0), 0, 0),)))
+        except AnalysisException as error:
+            raise ConfigError(
+                f"table {self._table.name}: {_first_line(error)}; check where, sql and transform"
+            ) from error
+        missing = [name for name in META if name not in good.columns]
+        if missing:
+            raise ConfigError(
+                f"table {self._table.name}: the transform drops {', '.join(missing)}; keep {', '.join(META)}, "
+                f"they are how every record is accounted for"
+            )
+        return str(good.schema.json())
+
+    def run(self, ranges: Sequence[Range], stem: str) -> JobResult:
+        """Reads the ranges and writes their files below `stem`, a name no other cycle uses."""
+        bad: tuple[_Bad, ...] = ()
+        try:
+            result = self._write(tuple(ranges), bad, stem)
+        except (PySparkException, Py4JError) as error:
+            self._probe(ranges, error)
+            log.warning(
+                "table %s: a record cannot be transformed, looking for it: %s", self._table.name, _reason(error)
+            )
+            ranges, bad = self._isolate(ranges)
+            result = self._write(tuple(ranges), bad, f"{stem}-retried")
+        self._rotation += _MEASURED_RANGES
+        return result
+
+    # Reading, and the two halves of a batch
+
+    def _read(self, ranges: Iterable[Range]) -> DataFrame:
+        assign: dict[str, list[int]] = {}
+        starts: dict[str, dict[str, int]] = {}
+        ends: dict[str, dict[str, int]] = {}
+        for read in ranges:
+            topic, number = read.partition.topic, read.partition.partition
+            assign.setdefault(topic, []).append(number)
+            starts.setdefault(topic, {})[str(number)] = read.start
+            ends.setdefault(topic, {})[str(number)] = read.end
+        return (
+            self._spark.read.format("kafka")
+            .options(**self._options)
+            .option("assign", json.dumps(assign))
+            .option("startingOffsets", json.dumps(starts))
+            .option("endingOffsets", json.dumps(ends))
+            .option("failOnDataLoss", "true")
+            .option("includeHeaders", "true")
+            .load()
+        )
+
+    def _decoded(self, kafka: DataFrame) -> DataFrame:
+        return self._decode(with_meta(kafka))
+
+    def _good(self, kafka: DataFrame, bad: Sequence[_Bad] = ()) -> DataFrame:
+        return self._transformed(self._decoded(kafka), bad)
+
+    def _transformed(self, decoded: DataFrame, bad: Sequence[_Bad]) -> DataFrame:
+        good = decoded.filter(F.col(REASON).isNull())
+        if bad:
+            good = good.filter(~_is_one_of(bad))
+        if self._table.where:
+            good = good.filter(self._table.where)
+        good = good.select(*(f"`{name}`" for name in self._columns), *META)
+        if self._transform is not None:
+            good = self._transform(good)
+        elif self._table.sql:
+            good.createOrReplaceTempView("input")
+            good = self._spark.sql(self._table.sql)
+        return good
+
+    def _rejected(self, kafka: DataFrame, bad: Sequence[_Bad]) -> DataFrame:
+        reason = F.col(REASON)
+        for one in bad:
+            reason = F.when(_is_one_of([one]), F.lit(one.reason)).otherwise(reason)
+        return (
+            self._decoded(kafka)
+            .withColumn(REASON, reason)
+            .filter(F.col(REASON).isNotNull())
+            .select(
+                F.col(RAW_KEY).alias("key"),
+                F.col(RAW_VALUE).alias("value"),
+                F.col(REASON).alias("reason"),
+                F.current_timestamp().alias("rejected_at"),
+                *META,
+            )
+        )
+
+    # Writing
+
+    def _write(self, ranges: tuple[Range, ...], bad: tuple[_Bad, ...], stem: str) -> JobResult:
+        measured = [ranges[(self._rotation + i) % len(ranges)] for i in range(min(_MEASURED_RANGES, len(ranges)))]
+        seen, written = Observation(), Observation()
+        decoded = self._decoded(self._read(ranges))
+        decoded = decoded.observe(seen, *_input_metrics(measured))
+        good = self._transformed(decoded, bad).observe(written, F.count(F.lit(1)).alias("rows"))
+        files = self._save(good, stem, sum(r.offsets for r in ranges))
+        numbers, rows = seen.get, int(written.get["rows"])
+        records, bad_count = int(numbers["records"] or 0), int(numbers["bad"] or 0) + len(bad)
+        if rows == 0:
+            self._warehouse.remove(files)
+            files = ()
+        filtered = self._filtered(records, rows, bad_count)
+        rejected_files: tuple[str, ...] = ()
+        if bad_count:
+            rejected_files = self._save_rejected(ranges, bad, stem, bad_count)
+        skips = self._skips(ranges, records)
+        stats = CycleStats(
+            records=records,
+            rows=rows,
+            rejected=bad_count,
+            filtered=filtered,
+            payload_bytes=int(numbers["bytes"] or 0),
+            timestamps_ms=tuple(int(t) for t in (numbers["timestamps"] or "").split(",") if t),
+        )
+        if records:
+            self._bytes_per_record = stats.payload_bytes / records
+        return JobResult(ranges, files, rejected_files, skips, stats, _sizes(measured, numbers))
+
+    def _filtered(self, records: int, rows: int, rejected: int) -> int:
+        dropped = records - rejected - rows
+        if self._table.rows_per_record == "any":
+            return 0
+        if dropped < 0 or (dropped > 0 and self._table.rows_per_record == "one" and not self._table.where):
+            raise ConsumerError(
+                f"table {self._table.name}: {rows} rows came out of {records - rejected} records; if the transform "
+                f"filters or multiplies on purpose, say so with rows_per_record: at_most_one or any"
+            )
+        return dropped
+
+    def _save(self, good: DataFrame, stem: str, offsets: int) -> tuple[str, ...]:
+        location = self._warehouse.data_folder(self._table.name, stem)
+        by = self._table.partition_by
+        for number, wanted in enumerate(by):
+            value = F.col(wanted.column)
+            if wanted.transform != "identity":
+                value = F.date_trunc(wanted.transform, value)
+            good = good.withColumn(f"{_PARTITION_VALUE}_{number}", value.cast("string"))
+        writer = good.coalesce(self._file_count(offsets)).write.option("compression", "zstd")
+        if by:  # one value a file, and the column itself stays in the file for Iceberg
+            writer = writer.partitionBy(*(f"{_PARTITION_VALUE}_{n}" for n in range(len(by))))
+        writer.parquet(location)
+        return self._warehouse.list(location)
+
+    def _file_count(self, offsets: int) -> int:
+        """Files of about the target size; a batch is usually smaller than one."""
+        return max(1, math.ceil(offsets * self._bytes_per_record / self._table.target_file_bytes))
+
+    def _save_rejected(
+        self, ranges: tuple[Range, ...], bad: tuple[_Bad, ...], stem: str, expected: int
+    ) -> tuple[str, ...]:
+        location = self._warehouse.data_folder(self._table.name + REJECTED_SUFFIX, stem)
+        counted = Observation()
+        rejected = self._rejected(self._read(ranges), bad).observe(counted, F.count(F.lit(1)).alias("rows"))
+        rejected.coalesce(1).write.option("compression", "zstd").parquet(location)
+        files = self._warehouse.list(location)
+        if int(counted.get["rows"]) != expected:
+            self._warehouse.remove(files)
+            raise ConsumerError(f"table {self._table.name}: the log changed while it was read; the cycle starts again")
+        return files
+
+    # Offsets that Kafka did not show
+
+    def _skips(self, ranges: tuple[Range, ...], records: int) -> tuple[Skip, ...]:
+        missing = sum(r.offsets for r in ranges) - records
+        if missing == 0:
+            return ()
+        by_partition = Window.partitionBy("topic", "partition").orderBy("offset")
+        offsets = self._read(ranges).select("topic", "partition", "offset")
+        jumps = (
+            offsets.withColumn("before", F.lag("offset").over(by_partition))
+            .filter(F.col("offset") - F.col("before") > 1)
+            .select("topic", "partition", (F.col("before") + 1).alias("start"), F.col("offset").alias("end"))
+        )
+        edges = offsets.groupBy("topic", "partition").agg(
+            F.count(F.lit(1)).alias("records"), F.min("offset").alias("first"), F.max("offset").alias("last")
+        )
+        found = {TopicPartition(row.topic, row.partition): row for row in edges.collect()}
+        inner: dict[TopicPartition, list[tuple[int, int]]] = {}
+        for row in jumps.limit(_EXACT_SKIPS * len(ranges)).collect():
+            inner.setdefault(TopicPartition(row.topic, row.partition), []).append((row.start, row.end))
+        skips = [skip for r in ranges for skip in _skips_of(r, found.get(r.partition), inner.get(r.partition, []))]
+        if sum(s.offsets for s in skips) != missing:
+            raise ConsumerError(f"table {self._table.name}: the log changed while it was read; the cycle starts again")
+        return tuple(skips)
+
+    # Records a transform fails on
+
+    def _probe(self, ranges: Sequence[Range], error: Exception) -> None:
+        """Raises unless Kafka can be read: then it was not the records' fault."""
+        try:
+            self._decoded(self._read(ranges)).select(*META, REASON).write.format("noop").mode("overwrite").save()
+        except (PySparkException, Py4JError) as reading:
+            raise ConsumerError(f"cannot read from Kafka: {_reason(reading)}") from reading
+        if self._transform is None and not self._table.sql and not self._table.where:
+            raise ConsumerError(f"table {self._table.name}: cannot write: {_reason(error)}") from error
+
+    def _isolate(self, ranges: Sequence[Range]) -> tuple[tuple[Range, ...], tuple[_Bad, ...]]:
+        """The records the transform fails on, by halving; ranges are cut where the bound on jobs is reached."""
+        budget = _ISOLATION_JOBS
+        bad: list[_Bad] = []
+        kept: list[Range] = []
+        for whole in ranges:
+            start = whole.start
+            while start < whole.end and budget > 0:
+                rest = Range(whole.partition, start, whole.end)
+                budget -= 1
+                if self._fails(rest) is None:
+                    start = whole.end
+                    break
+                low, high = start, whole.end  # [start, low) is fine, [start, high) fails
+                while high - low > 1 and budget > 0:
+                    middle = (low + high) // 2
+                    budget -= 1
+                    if self._fails(Range(whole.partition, low, middle)) is None:
+                        low = middle
+                    else:
+                        high = middle
+                if high - low > 1:
+                    start = low
+                    break
+                budget -= 1
+                reason = self._fails(Range(whole.partition, low, high))
+                if reason is None:
+                    raise ConsumerError(f"table {self._table.name}: the transform fails on some tries only")
+                bad.append(_Bad(whole.partition, low, reason))
+                start = high
+            if start > whole.start:
+                kept.append(Range(whole.partition, whole.start, start))
+        if not kept:
+            raise ConsumerError(f"table {self._table.name}: no record could be told good or bad; trying again")
+        return tuple(kept), tuple(bad)
+
+    def _fails(self, part: Range) -> str | None:
+        try:
+            self._good(self._read((part,))).write.format("noop").mode("overwrite").save()
+        except (PySparkException, Py4JError) as error:
+            return _reason(error)
+        return None
+
+
+def _input_metrics(measured: Sequence[Range]) -> list[Column]:
+    """What is counted while the batch streams by: totals, timestamp quantiles, and sizes of some partitions.
+
+    SQL text rather than column functions: each of those is several calls into the JVM, every cycle.
+    """
+    size = f"(coalesce(octet_length({RAW_KEY}), 0) + coalesce(octet_length({RAW_VALUE}), 0))"
+    points = ", ".join(f"{i / (QUANTILE_POINTS - 1):g}D" for i in range(QUANTILE_POINTS))
+    metrics = [
+        "count(1) AS records",
+        f"sum({size}) AS bytes",
+        f"count({REASON}) AS bad",
+        # As text: an observed array would come back as a JVM object.
+        f"array_join(percentile_approx(unix_millis(_timestamp), array({points}), 200), ',') AS timestamps",
+    ]
+    for number, read in enumerate(measured):
+        here = f"_kafka_partition = {read.partition.partition} AND _topic = '{read.partition.topic}'"
+        metrics.append(f"count(CASE WHEN {here} THEN 1 END) AS records_{number}")
+        metrics.append(f"sum(CASE WHEN {here} THEN {size} END) AS bytes_{number}")
+    return [F.expr(metric) for metric in metrics]
+
+
+def _sizes(measured: Sequence[Range], numbers: dict[str, Any]) -> dict[TopicPartition, float]:
+    return {
+        read.partition: numbers[f"bytes_{i}"] / numbers[f"records_{i}"]
+        for i, read in enumerate(measured)
+        if numbers[f"records_{i}"]
+    }
+
+
+def _is_one_of(bad: Sequence[_Bad]) -> Column:
+    conditions = (
+        f"_offset = {one.offset} AND _kafka_partition = {one.partition.partition} AND _topic = '{one.partition.topic}'"
+        for one in bad
+    )
+    return F.expr(" OR ".join(f"({one})" for one in conditions))
+
+
+def _skips_of(read: Range, edge: Any, inner: Sequence[tuple[int, int]]) -> list[Skip]:
+    """The gaps of one range: exactly when they are few, as a count when they are many (a compacted topic)."""
+    if edge is None:
+        gaps, missing = [(read.start, read.end)], read.offsets
+    else:
+        gaps = [(read.start, edge.first), *sorted(inner), (edge.last + 1, read.end)]
+        missing = read.offsets - edge.records
+    gaps = [(start, end) for start, end in gaps if end > start]
+    if missing == 0:
+        return []
+    if sum(end - start for start, end in gaps) != missing or len(gaps) > _EXACT_SKIPS:
+        return [Skip(read.partition, read.start, read.end, missing, "gap")]
+    return [Skip(read.partition, start, end, end - start, "gap") for start, end in gaps]
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+
+
+def _reason(error: BaseException) -> str:
+    """The line of a Spark error that tells a person what happened: the Python exception, or the root cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    for line in reversed(lines):
+        if line.startswith(("Caused by: ", "pyspark.errors", "SparkRuntimeException")):
+            return line.removeprefix("Caused by: ")[:300]
+    python = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception")) and ":" in line]
+    return (python[-1] if python else _first_line(error))[:300]

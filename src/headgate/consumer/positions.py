@@ -1,0 +1,111 @@
+"""Where a consumer stands: what it owns, what the ledger says, what it announced and nobody settled yet. Pure.
+
+Positions are per table and partition: two tables fed by one topic may stand at different offsets after a crash.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headgate.model import Announcement, TopicPartition
+from headgate.model.messages import LedgerState, Position
+
+
+@dataclass
+class _TableBook:
+    sequence: int = -1
+    exists: bool | None = None
+    """None until the ledger was heard of."""
+    ledger: dict[TopicPartition, int] = field(default_factory=dict)
+    next: dict[TopicPartition, int] = field(default_factory=dict)
+    """Where the next cycle reads, for owned partitions only."""
+    unsettled: dict[str, tuple[Announcement, float]] = field(default_factory=dict)
+    """Announcements without a verdict, oldest first, and when they were sent."""
+    repositioning: bool = False
+    """One was refused: nothing more is announced until all have their verdict, then positions restart at the ledger."""
+
+
+class Positions:
+    def __init__(self, tables: Iterable[str]) -> None:
+        self._books = {table: _TableBook() for table in tables}
+        self.refusals: list[str] = []
+        """Reasons given since they were last taken; the worker logs and reports them."""
+
+    # What others say
+
+    def on_ledger(self, state: LedgerState, incarnation: str) -> None:
+        book = self._books.get(state.table)
+        if book is None:
+            return
+        if state.sequence >= book.sequence:  # two committers may publish out of order
+            book.sequence, book.exists = state.sequence, state.exists
+            book.ledger = {TopicPartition(p.topic, p.partition): p.next for p in state.positions}
+        for verdict in state.verdicts:
+            if verdict.incarnation == incarnation and verdict.announcement_id in book.unsettled:
+                del book.unsettled[verdict.announcement_id]
+                if not verdict.accepted:
+                    book.repositioning = True
+                    self.refusals.append(verdict.reason)
+        for announcement, _ in list(book.unsettled.values()):  # a verdict may have been missed; the ledger is enough
+            if announcement.ranges and all(book.ledger.get(r.partition, -1) >= r.end for r in announcement.ranges):
+                del book.unsettled[announcement.id]
+        if book.repositioning and not book.unsettled:
+            self._restart(book)
+
+    def give_up_waiting(self, table: str) -> None:
+        """No verdict within the deadline: start again at the ledger. At worst the work is refused and repeated."""
+        book = self._books[table]
+        book.unsettled.clear()
+        self._restart(book)
+
+    def _restart(self, book: _TableBook) -> None:
+        book.repositioning = False
+        book.next = {p: book.ledger[p] for p in book.next if p in book.ledger}
+
+    # What this consumer does
+
+    def announced(self, announcement: Announcement, at_s: float) -> None:
+        book = self._books[announcement.table]
+        book.unsettled[announcement.id] = (announcement, at_s)
+        for read in announcement.ranges:
+            if read.partition in book.next:
+                book.next[read.partition] = read.end
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        for book in self._books.values():
+            for partition in partitions:
+                book.next.pop(partition, None)
+
+    # What the worker asks
+
+    def reading(self, table: str, owned: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where to read the owned partitions for this table; those the ledger does not know yet are left out."""
+        book = self._books[table]
+        if book.repositioning:
+            return {}
+        for partition in owned:
+            if partition not in book.next and partition in book.ledger:
+                book.next[partition] = book.ledger[partition]
+        return {p: book.next[p] for p in owned if p in book.next}
+
+    def exists(self, table: str) -> bool | None:
+        return self._books[table].exists
+
+    def unsettled(self, table: str) -> int:
+        return len(self._books[table].unsettled)
+
+    @property
+    def most_unsettled(self) -> int:
+        return max((len(book.unsettled) for book in self._books.values()), default=0)
+
+    def oldest_unsettled_s(self, table: str) -> float | None:
+        """When the oldest announcement without a verdict was sent."""
+        return min((at_s for _, at_s in self._books[table].unsettled.values()), default=None)
+
+    def reached(self, partitions: Iterable[TopicPartition]) -> tuple[Position, ...]:
+        """How far the announcements of these partitions go, per table."""
+        return tuple(
+            Position(table, p.topic, p.partition, book.next[p])
+            for table, book in self._books.items()
+            for p in sorted(partitions)
+            if p in book.next
+        )

@@ -1,0 +1,86 @@
+"""Spark sessions for consumers and for `verify`: quiet, on loopback, with the jars resolved once."""
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headgate import jars
+
+log = logging.getLogger(__name__)
+
+SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    # Several consumers of one process share its executors fairly instead of first come, first served.
+    "spark.scheduler.mode": "FAIR",
+    # Iceberg's timestamptz is microseconds in UTC.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # A cycle reads a few megabytes: re-planning between stages and hundreds of shuffle partitions cost more.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.hadoop.parquet.summary.metadata.level": "NONE",
+    "spark.cleaner.periodicGC.interval": "5min",
+}
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 20MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+logger.kafka.name = org.apache.kafka
+logger.kafka.level = error
+logger.kafkasql.name = org.apache.spark.sql.kafka010
+logger.kafkasql.level = error
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+logger.metrics.name = org.apache.spark.metrics
+logger.metrics.level = error
+"""
+
+
+def start_session(
+    master: str,
+    logs: Path,
+    name: str = "headgate",
+    remote: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    jar_sets: tuple[jars.JarSet, ...] = (jars.SPARK,),
+) -> SparkSession:
+    """A session of this process. The JVM's log goes to a file in `logs`; `conf` is the user's and wins."""
+    if remote is not None:
+        return SparkSession.builder.remote(remote).appName(name).getOrCreate()
+    logs.mkdir(parents=True, exist_ok=True)
+    log4j = logs / "spark-log4j2.properties"
+    log4j.write_text(_LOG4J.format(log=logs / "spark.log"))
+    paths = [str(path) for jar_set in jar_sets for path in jars.resolve(jar_set)]
+    os.environ.setdefault("JAVA_HOME", str(jars.java().resolve().parent.parent))
+    settings = {
+        **SETTINGS,
+        "spark.jars": ",".join(paths),
+        "spark.local.dir": str(logs / "spark-local"),
+        "spark.sql.warehouse.dir": str(logs / "spark-warehouse"),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseSerialGC",
+        **(conf or {}),
+    }
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    return session

@@ -1,0 +1,1 @@
+"""Synchronize → Sentinel → Reassign → GroupManagement: carries out what a policy decides, and writes it down."""

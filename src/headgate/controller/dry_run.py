@@ -1,0 +1,81 @@
+"""What a controller would decide, without acting: it listens, decides, writes down, and sends nothing to anybody."""
+
+import threading
+
+from headgate.controller.journal import Journal, Timings
+from headgate.controller.observing import Measurements, observe
+from headgate.controller.ports import Channel, Clock
+from headgate.controller.reassign import Change
+from headgate.controller.settings import Settings
+from headgate.model import Assignment, ConsumerLoad, TopicPartition
+from headgate.model.messages import ConsumerState
+from headgate.policies import Policy
+
+OUTCOME = "dry-run"
+
+
+class DryRun:
+    """Starts from the owners that heartbeats show, if there are any, and then takes its own decisions for applied, so
+    that each one follows from the one before."""
+
+    def __init__(self, policy: Policy, channel: Channel, clock: Clock, settings: Settings) -> None:
+        self._policy = policy
+        self._channel = channel
+        self._clock = clock
+        self._settings = settings
+        self._journal = Journal(channel, clock, settings, int(clock.now_s() * 1000))
+        self._measurements = Measurements(channel, clock)
+        self._listen_until_s = clock.now_s() + settings.heartbeat_deadline_s
+        self._states: dict[int, ConsumerState] = {}
+        self._watching_since_s = clock.now_s()
+        self.assignment: Assignment | None = None
+        """None while it still listens."""
+
+    def run(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            self.step()
+            self._clock.wait(self._settings.poll_s)
+
+    def step(self) -> None:
+        for event in self._channel.events():
+            if isinstance(event, ConsumerState):
+                known = self._states.get(event.consumer_id)
+                if known is None or event.started_at_ms >= known.started_at_ms:
+                    self._states[event.consumer_id] = event
+        self._measurements.refresh()
+        measurement, now = self._measurements.newest, self._clock.now_s()
+        if self.assignment is None:
+            if now < self._listen_until_s:
+                return
+            self.assignment, self._watching_since_s = _shown(self._states), now
+        if measurement is None:
+            return
+        loads = {
+            n: ConsumerLoad(s.throughput_bytes_per_s, s.busy_share, s.capacity_bytes_per_s or None)
+            for n, s in self._states.items()
+        }
+        seen = observe(measurement, self._channel.ledger(), self.assignment, loads, now, self._watching_since_s)
+        decision = self._policy.decide(seen)
+        self._journal.alert(decision.alerts, self.assignment, OUTCOME)
+        if decision.keeps:
+            if decision.trigger:
+                self._watching_since_s = now
+            return
+        following = decision.assignment or self.assignment
+        change = Change(seen, decision, self.assignment, following, measurement.window_s, now)
+        if not change.plan.is_empty:
+            timings = Timings(seen.age_s + measurement.window_s, self._clock.now_s() - now)
+            self._journal.decided(change, OUTCOME, timings, change.plan.create, change.plan.delete)
+        self.assignment, self._watching_since_s = following, now
+
+
+def _shown(states: dict[int, ConsumerState]) -> Assignment:
+    """Owners according to heartbeats; a partition in the middle of a handover goes to the lowest id."""
+    taken: set[TopicPartition] = set()
+    owners = {}
+    for consumer_id in sorted(states):
+        own = frozenset(states[consumer_id].partitions) - taken
+        taken |= own
+        if own:
+            owners[consumer_id] = own
+    return Assignment(owners)

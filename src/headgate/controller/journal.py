@@ -1,0 +1,118 @@
+"""The decision journal: every decision that was applied, failed or only rehearsed, and every alert, once."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headgate.controller.ports import STARTED, Channel, Clock
+from headgate.controller.reassign import Change
+from headgate.controller.settings import Settings
+from headgate.model import Alert, Assignment
+from headgate.model.messages import ConsumerPartitions, DecisionRecord
+from headgate.packing.scores import rscore
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """L-53, in seconds; what a decision did not get to is 0."""
+
+    measure_s: float = 0.0
+    decide_s: float = 0.0
+    ready_s: float = 0.0
+    handover_s: float = 0.0
+
+
+class Journal:
+    def __init__(self, channel: Channel, clock: Clock, settings: Settings, epoch: int) -> None:
+        self._channel = channel
+        self._clock = clock
+        self._settings = settings
+        self._epoch = epoch
+        self._number = 0
+        self._told_s: dict[str, float] = {}
+        """Per alert, when it last held."""
+
+    def open(self) -> None:
+        """Says that this controller is in charge now."""
+        self._write("", "the controller started", STARTED, Assignment())
+
+    def decided(
+        self,
+        change: Change,
+        outcome: str,
+        timings: Timings,
+        created: Iterable[int] = (),
+        deleted: Iterable[int] = (),
+    ) -> None:
+        decision, current, following = change.decision, change.current, change.following
+        rates, settings = change.seen.rates(), self._settings
+        self._number += 1
+        record = DecisionRecord(
+            at_ms=self._now_ms(),
+            epoch=self._epoch,
+            number=self._number,
+            trigger=decision.trigger,
+            reason=decision.reason,
+            outcome=outcome,
+            consumers_before=len(current),
+            consumers_after=len(following),
+            moved=len(change.plan.rebalanced),
+            rscore_packing=rscore(current, following, rates, settings.packing_capacity_bytes_per_s),
+            rscore_consumer=rscore(current, following, rates, settings.consumer_capacity_bytes_per_s),
+            assignment=_listed(following),
+            created=tuple(sorted(created)),
+            deleted=tuple(sorted(deleted)),
+            alerts=tuple(alert.text for alert in decision.alerts),
+            rejected=tuple(f"{other.what}: {other.why_not}" for other in decision.rejected),
+            inputs=dict(decision.inputs),
+            measure_s=timings.measure_s,
+            decide_s=timings.decide_s,
+            ready_s=timings.ready_s,
+            handover_s=timings.handover_s,
+        )
+        log.info("decision %d (%s): %s; %s", record.number, record.trigger, record.reason, outcome)
+        self._channel.record(record)
+
+    def alert(self, alerts: Iterable[Alert], assignment: Assignment, outcome: str = "alert") -> None:
+        """Writes down those alerts that are news; called with all that hold now, again and again."""
+        now = self._clock.now_s()
+        self._told_s = {a: at for a, at in self._told_s.items() if now - at <= self._settings.alert_quiet_s}
+        for alert in alerts:
+            if alert.about not in self._told_s:
+                log.warning("%s", alert.text)
+                self._write("alert", alert.text, outcome, assignment, (alert.text,))
+            self._told_s[alert.about] = now
+
+    def _write(
+        self, trigger: str, reason: str, outcome: str, assignment: Assignment, alerts: tuple[str, ...] = ()
+    ) -> None:
+        self._number += 1
+        self._channel.record(
+            DecisionRecord(
+                at_ms=self._now_ms(),
+                epoch=self._epoch,
+                number=self._number,
+                trigger=trigger,
+                reason=reason,
+                outcome=outcome,
+                consumers_before=len(assignment),
+                consumers_after=len(assignment),
+                moved=0,
+                rscore_packing=0.0,
+                rscore_consumer=0.0,
+                assignment=_listed(assignment),
+                created=(),
+                deleted=(),
+                alerts=alerts,
+                rejected=(),
+            )
+        )
+
+    def _now_ms(self) -> int:
+        return int(self._clock.now_s() * 1000)
+
+
+def _listed(assignment: Assignment) -> tuple[ConsumerPartitions, ...]:
+    return tuple(ConsumerPartitions(c, tuple(sorted(assignment[c]))) for c in assignment)

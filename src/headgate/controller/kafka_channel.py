@@ -1,0 +1,102 @@
+"""The controller's channel over Kafka: commands out, events, measurements and the ledger in, the journal beside."""
+
+import logging
+from collections.abc import Mapping
+from typing import get_args
+
+from confluent_kafka.admin import AdminClient
+
+from headgate.controller.ports import Command, Event
+from headgate.kafka.channel import BEGINNING, END, Outbox, Received, Tail, Topics, grow_control
+from headgate.model import TopicPartition
+from headgate.model.messages import DecisionRecord, LedgerState, Measurement
+
+log = logging.getLogger(__name__)
+
+_EVENTS = get_args(Event)
+_RECENT_DECISIONS = 200
+
+
+class KafkaChannel:
+    """Reads with one client, so that it costs one connection per broker whatever it follows."""
+
+    def __init__(self, settings: Mapping[str, str], topics: Topics, send_deadline_s: float = 30.0) -> None:
+        self._topics = topics
+        self._send_deadline_s = send_deadline_s
+        self._admin = AdminClient(dict(settings))
+        self._outbox = Outbox(settings)
+        self._events: list[Event] = []
+        self._measurement: Measurement | None = None
+        self._ledgers: dict[str, LedgerState] = {}
+        self._positions: dict[tuple[str, TopicPartition], int] = {}
+        self._newest_epoch = 0
+        self._prepared = 0
+        self._tail = Tail(
+            settings,
+            {
+                (topics.control, 0): END,
+                (topics.measurements, 0): END,
+                (topics.ledger, 0): BEGINNING,
+                (topics.decisions, 0): BEGINNING,
+            },
+        )
+        self._tail.skip_to_last(topics.decisions, last=_RECENT_DECISIONS)
+        self._take(self._tail.read_to_end())
+
+    def prepare(self, highest_consumer_id: int) -> None:
+        if highest_consumer_id > self._prepared:
+            grow_control(self._admin, self._topics, highest_consumer_id)
+            self._prepared = highest_consumer_id
+
+    def send(self, command: Command) -> None:
+        self._outbox.send(self._topics.control, command, partition=command.consumer_id)
+        self._outbox.flush(self._send_deadline_s)
+
+    def record(self, record: DecisionRecord) -> None:
+        self._outbox.send(self._topics.decisions, record)
+
+    def events(self) -> list[Event]:
+        self._read()
+        events, self._events = self._events, []
+        return events
+
+    def latest_measurement(self) -> Measurement | None:
+        self._read()
+        return self._measurement
+
+    def ledger(self) -> Mapping[tuple[str, TopicPartition], int]:
+        self._read()
+        return self._positions
+
+    def newest_epoch(self) -> int:
+        return self._newest_epoch
+
+    def close(self) -> None:
+        self._outbox.flush(self._send_deadline_s)
+        self._tail.close()
+
+    def _read(self) -> None:
+        self._take(self._tail.poll())
+
+    def _take(self, received: list[Received]) -> None:
+        for each in received:
+            message = each.message
+            if each.topic == self._topics.control and isinstance(message, _EVENTS):
+                self._events.append(message)
+            elif each.topic == self._topics.measurements and isinstance(message, Measurement):
+                self._measurement = message
+            elif each.topic == self._topics.ledger and isinstance(message, LedgerState):
+                self._take_ledger(message)
+            elif each.topic == self._topics.decisions and isinstance(message, DecisionRecord):
+                if message.outcome != "dry-run":
+                    self._newest_epoch = max(self._newest_epoch, message.epoch)
+            else:
+                log.warning("%s does not belong on %s; ignored", type(message).__name__, each.topic)
+
+    def _take_ledger(self, state: LedgerState) -> None:
+        known = self._ledgers.get(state.table)
+        if known is not None and state.sequence < known.sequence:
+            return  # a late word of a committer that lost the race
+        self._ledgers[state.table] = state
+        for at in state.positions:
+            self._positions[at.table, TopicPartition(at.topic, at.partition)] = at.next

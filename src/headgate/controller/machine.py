@@ -1,0 +1,139 @@
+"""The controller: four states and the transitions between them (L-33), one small step at a time.
+
+Synchronize ──everyone answered──► Sentinel ──a trigger fired──► Reassign ──► GroupManagement
+     ▲                                ▲ ▲─────nothing changes (L-42)──┘               │
+     │                                └───────────────state reached──────────────────┤
+     └────────────────────────────out of sync─────────────────────────────────────────┘
+"""
+
+import logging
+import threading
+from collections import deque
+
+from headgate.controller.commands import Commander
+from headgate.controller.group_management import GroupManagement
+from headgate.controller.journal import Journal
+from headgate.controller.observing import Measurements
+from headgate.controller.ports import Channel, Clock, Superseded
+from headgate.controller.reassign import Change
+from headgate.controller.roster import Roster
+from headgate.controller.sentinel import Sentinel
+from headgate.controller.settings import Settings
+from headgate.controller.synchronize import Synchronize
+from headgate.errors import FleetError, KafkaUnavailable, OutOfSync
+from headgate.fleet import Fleet
+from headgate.model import Assignment
+from headgate.policies import Policy
+
+log = logging.getLogger(__name__)
+
+
+class Controller:
+    """Live or simulated: that depends on the clock, channel and fleet alone."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        channel: Channel,
+        fleet: Fleet,
+        clock: Clock,
+        settings: Settings,
+        epoch: int | None = None,
+    ) -> None:
+        self.epoch = max(int(clock.now_s() * 1000), channel.newest_epoch() + 1) if epoch is None else epoch
+        self._policy = policy
+        self._channel = channel
+        self._clock = clock
+        self._settings = settings
+        self._commander = Commander(channel, self.epoch)
+        self._journal = Journal(channel, clock, settings, self.epoch)
+        self._measurements = Measurements(channel, clock)
+        self._roster = Roster(fleet, self._commander, channel, clock, settings)
+        self.assignment = Assignment()
+        """Who owns what as far as this controller knows; certain only in Sentinel."""
+        self.history: deque[str] = deque(maxlen=100)
+        """The states entered lately, the present one last."""
+        self._journal.open()
+        self._state: Synchronize | Sentinel | GroupManagement
+        self._synchronize()
+
+    @property
+    def state(self) -> str:
+        return self.history[-1]
+
+    def run(self, stop: threading.Event) -> None:
+        """Steps until `stop`; consumers are left as they are."""
+        while not stop.is_set():
+            self.step()
+            self._clock.wait(self._settings.poll_s)
+
+    def step(self) -> None:
+        """Takes in what arrived, looks after the consumers, and lets the present state do what it can without waiting.
+
+        Whatever goes wrong with the brokers or the fleet ends in Synchronize; only Superseded leaves.
+        """
+        if self._channel.newest_epoch() > self.epoch:
+            raise Superseded("a newer controller took over this pipeline; this one ends and leaves the consumers to it")
+        try:
+            self._step()
+        except (OutOfSync, KafkaUnavailable, FleetError) as error:
+            log.warning("out of sync in %s: %s", self.state, error)
+            self._synchronize()
+
+    def _step(self) -> None:
+        events, measured = self._channel.events(), self._measurements.refresh()
+        if events or measured:
+            self._roster.news()
+        heard = self._roster.hear(events)
+        self._roster.tend()
+        self._let_go_of_lost()
+        match self._state:
+            case Synchronize() as state:
+                self._arrive(state.step(heard))
+            case Sentinel() as state:
+                self._reassign(state.step(heard))
+            case GroupManagement() as state:
+                self._arrive(state.step(heard))
+
+    def _arrive(self, assignment: Assignment | None) -> None:
+        if assignment is not None:
+            self.assignment = assignment
+            self._watch()
+
+    def _reassign(self, change: Change | None) -> None:
+        if change is None:
+            return
+        self.history.append("Reassign")
+        if change.plan.is_empty:
+            self._watch()
+            return
+        self._state = GroupManagement(
+            change, self._roster, self._commander, self._channel, self._clock, self._settings, self._journal
+        )
+        self.history.append("GroupManagement")
+        self._arrive(self._state.step([]))  # with spares at hand there is nothing to wait for
+
+    def _watch(self) -> None:
+        self._state = Sentinel(
+            self._policy,
+            self._measurements,
+            self._roster,
+            self._channel,
+            self._clock,
+            self._settings,
+            self._journal,
+            self.assignment,
+        )
+        self.history.append("Sentinel")
+
+    def _synchronize(self) -> None:
+        self._state = Synchronize(self._roster, self._commander, self._clock, self._settings, self.assignment)
+        self.history.append("Synchronize")
+
+    def _let_go_of_lost(self) -> None:
+        """Consumers that were given up own nothing any more; their partitions count as unassigned."""
+        lost = [n for n in self._roster.given_up if n in self.assignment.owners]
+        self._roster.given_up.clear()
+        if lost:
+            self.assignment = Assignment({n: self.assignment[n] for n in self.assignment if n not in lost})
+            raise OutOfSync(f"consumers {', '.join(map(str, lost))} were given up")

@@ -1,0 +1,66 @@
+"""What a controller is handed: a clock, a channel and a fleet. Live ones and virtual ones are the same to it."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from headgate.errors import HeadgateError
+from headgate.model import TopicPartition
+from headgate.model.messages import (
+    ConsumerLeft,
+    ConsumerState,
+    ConsumingStarted,
+    ConsumingStopped,
+    DecisionRecord,
+    Measurement,
+    StartConsuming,
+    StateQuery,
+    StopConsuming,
+)
+
+Command = StartConsuming | StopConsuming | StateQuery
+Event = ConsumerState | ConsumingStarted | ConsumingStopped | ConsumerLeft
+
+STARTED = "started"
+"""Outcome of the record a controller opens its journal with; it tells older controllers of the pipeline to end."""
+
+
+class Superseded(HeadgateError):
+    """A newer controller took over this pipeline; this one must not act any more."""
+
+
+class Clock(Protocol):
+    def now_s(self) -> float:
+        """Seconds since the epoch (or since the start of a simulation); never goes back."""
+        ...
+
+    def wait(self, seconds: float) -> None: ...
+
+
+class Channel(Protocol):
+    def prepare(self, highest_consumer_id: int) -> None:
+        """Makes room for commands to consumers up to this id (L-29)."""
+        ...
+
+    def send(self, command: Command) -> None:
+        """Returns once the command cannot get lost any more; commands to one consumer keep their order (L-28)."""
+        ...
+
+    def events(self) -> list[Event]:
+        """What consumers said since the last call."""
+        ...
+
+    def latest_measurement(self) -> Measurement | None:
+        """The newest one only, never the backlog (L-34); None until there is one."""
+        ...
+
+    def ledger(self) -> Mapping[tuple[str, TopicPartition], int]:
+        """Per table and partition, the next offset the lake does not hold yet."""
+        ...
+
+    def record(self, record: DecisionRecord) -> None:
+        """Adds to the decision journal."""
+        ...
+
+    def newest_epoch(self) -> int:
+        """The highest epoch of a controller that opened the journal; 0 if none did."""
+        ...

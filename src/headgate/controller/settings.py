@@ -1,0 +1,38 @@
+"""How patient a controller is."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    consumer_capacity_bytes_per_s: float
+    """Only to write the Rscore down in both units (A-2); deciding is the policy's business."""
+    packing_capacity_bytes_per_s: float
+    warm: int = 0
+    """Consumers kept ready beyond those that own partitions, so that growing does not wait for a start (L-55)."""
+    start_deadline_s: float = 120.0
+    """From a start request to the consumer's first report, after which it is started anew; a JVM or a pod needs its
+    time (E4: up to 50 s, or 500 s when a node has to come first)."""
+    ready_deadline_s: float = 120.0
+    """How long a decision waits for its new consumers before it is dropped (L-47)."""
+    ack_deadline_s: float = 60.0
+    """From a command to its acknowledgement; at least two of the longest cycles (L-46)."""
+    heartbeat_deadline_s: float = 15.0
+    """Silence after which a consumer is replaced; several heartbeats."""
+    stuck_deadline_s: float = 300.0
+    """Standing cycles after which a consumer is replaced though its heart beats; far above the longest cycle."""
+    commit_wait_s: float = 30.0
+    """How long a partition may wait, after its old owner let go, for the lake to hold what that one announced. Starting
+    earlier is safe, the ledger refuses what it has, but costs the new owner a wasted cycle."""
+    stop_deadline_s: float = 30.0
+    """The fleet's: how long a consumer that was asked to stop may still occupy its id."""
+    start_attempts: int = 3
+    """Starts in a row without success after which a consumer is given up and its partitions go to others."""
+    start_backoff_s: float = 2.0
+    """Pause before the second start in a row; doubles with each."""
+    avoid_s: float = 600.0
+    """How long the id of a consumer that was given up is not used again."""
+    alert_quiet_s: float = 60.0
+    """An alert that was not raised for this long may be told again."""
+    poll_s: float = 0.2
+    """Pause between two steps."""

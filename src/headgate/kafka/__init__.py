@@ -1,0 +1,1 @@
+"""Everything that talks to Kafka outside Spark: admin, measurements, commands, codecs and the embedded broker."""

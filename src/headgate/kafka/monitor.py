@@ -1,0 +1,181 @@
+"""The monitor: samples a source, smooths, and publishes every partition's write rate (L-5, L-8, L-12)."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from prometheus_client import Gauge
+
+from headgate.config.clients import kafka_python_settings
+from headgate.config.pipeline import Pipeline
+from headgate.errors import KafkaUnavailable
+from headgate.kafka.channel import Outbox, Tail, Topics
+from headgate.kafka.measurements import ANSWER_S, LogDirSource, OffsetSource, Source
+from headgate.kafka.offsets import partitions_where
+from headgate.kafka.rates import BoxMean, Ewma, Rate, Smoothing, WriteRates
+from headgate.kafka.record_sizes import CycleSizes, NewestRecords, RecordSizes, offset_of_newest
+from headgate.model import TopicPartition
+from headgate.model.messages import Measurement, PartitionRate
+
+log = logging.getLogger(__name__)
+
+WRITE_RATE = Gauge(
+    "headgate_partition_write_bytes_per_second",
+    "Payload bytes (key and value) written to a partition per second, as last published",
+    ["topic", "partition"],
+)
+
+LONGEST_PAUSE_S = 10.0
+"""Between tries while the brokers do not answer."""
+
+HOLD_S = 600.0
+"""Rates that an earlier monitor published this recently are worth holding until this one has a window of its own."""
+
+ABSENT_DISCOVERIES = 2
+"""A topic missing this often in a row is gone; once may be a broker that has only just come back."""
+
+
+class Monitor:
+    """Publishes one Measurement per poll, from the first sample on; `WriteRates` says what it claims when.
+
+    While the brokers do not answer nothing is published, so that readers see the age of what they have (L-36); the
+    counters go on where they were, and the first rate afterwards is the mean over the gap.
+    """
+
+    def __init__(
+        self,
+        wanted: Callable[[str], bool],
+        admin: AdminClient,
+        source: Source,
+        rates: WriteRates,
+        outbox: Outbox,
+        topics: Topics,
+        *,
+        poll_s: float,
+        window_s: float,
+        discover_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._wanted, self._admin, self._source, self._rates = wanted, admin, source, rates
+        self._outbox, self._topics = outbox, topics
+        self._poll_s, self._window_s, self._discover_s = poll_s, window_s, discover_s
+        self._clock, self._wall_clock = clock, wall_clock
+        self._absent: dict[TopicPartition, int] = {}
+        """Partitions being watched, and for how many discoveries in a row each was missing."""
+        self._discovered_s: float | None = None
+        self._shown: set[TopicPartition] = set()
+
+    def run(self, stop: threading.Event) -> None:
+        """Until `stop`. ConfigError at the start if the source cannot measure these topics."""
+        failures = 0
+        due_s = self._clock()
+        try:
+            while not stop.is_set():
+                try:
+                    self.step()
+                    if failures:
+                        log.info("the brokers answer again after %d tries: measuring goes on", failures)
+                    failures = 0
+                    due_s = max(due_s + self._poll_s, self._clock())
+                except (KafkaUnavailable, KafkaException, TimeoutError) as error:
+                    failures += 1
+                    pause_s = min(LONGEST_PAUSE_S, self._poll_s * 2.0 ** min(failures, 10))
+                    log.warning("nothing measured, next try in %.1f s: %s", pause_s, error)
+                    due_s = self._clock() + pause_s
+                stop.wait(max(0.0, due_s - self._clock()))
+        finally:
+            self.close()
+
+    def step(self) -> Measurement:
+        """One turn: look for new partitions when it is time, sample, publish."""
+        if self._discovered_s is None or self._clock() - self._discovered_s >= self._discover_s:
+            self.discover()
+        sample = self._source.sample()
+        rates = self._rates.update(sample, self._absent)
+        age_s = self._clock() - sample.at_s
+        measurement = Measurement(
+            at_ms=round((self._wall_clock() - age_s) * 1000),
+            window_s=self._window_s,
+            source=self._source.name,
+            rates=tuple(
+                PartitionRate(p.topic, p.partition, r.bytes_per_s, r.records_per_s, r.end_offset, r.span_s)
+                for p, r in rates.items()
+            ),
+        )
+        self._outbox.send(self._topics.measurements, measurement, partition=0)
+        self._outbox.flush(ANSWER_S)
+        self._show(rates)
+        return measurement
+
+    def discover(self) -> frozenset[TopicPartition]:
+        """Takes up new topics and partitions and lets go of deleted ones."""
+        present = partitions_where(self._admin, self._wanted, ANSWER_S)
+        missing = {p: times + 1 for p, times in self._absent.items() if p not in present}
+        absent = dict.fromkeys(present, 0) | {p: n for p, n in missing.items() if n < ABSENT_DISCOVERIES}
+        watched = frozenset(absent)
+        self._source.watch(watched)
+        self._absent, self._discovered_s = absent, self._clock()
+        return watched
+
+    def _show(self, rates: Mapping[TopicPartition, Rate]) -> None:
+        for partition, rate in rates.items():
+            WRITE_RATE.labels(partition.topic, str(partition.partition)).set(rate.bytes_per_s)
+        for partition in self._shown - rates.keys():
+            with suppress(KeyError):  # another pipeline in this process shows the same partition
+                WRITE_RATE.remove(partition.topic, str(partition.partition))
+        self._shown = set(rates)
+
+    def close(self) -> None:
+        self._show({})
+        self._source.close()
+
+
+def last_rates(
+    settings: Mapping[str, Any], admin: AdminClient, topics: Topics, now_s: float
+) -> dict[TopicPartition, Rate]:
+    """What the previous monitor published last, unless that is too long ago to mean anything."""
+    at = TopicPartition(topics.measurements, 0)
+    tail = Tail(settings, {(at.topic, at.partition): offset_of_newest(admin, at, 1)})
+    try:
+        found = [r.message for r in tail.read_to_end(ANSWER_S) if isinstance(r.message, Measurement)]
+    finally:
+        tail.close()
+    if not found or now_s - found[-1].at_ms / 1000 > HOLD_S:
+        return {}
+    return {
+        TopicPartition(r.topic, r.partition): Rate(r.bytes_per_s, r.records_per_s, r.end_offset, r.span_s)
+        for r in found[-1].rates
+    }
+
+
+def build_monitor(pipeline: Pipeline, settings: Mapping[str, Any]) -> Monitor:
+    """The monitor that the pipeline file describes. Its internal topics must exist (`ensure_topics`)."""
+    chosen, topics, admin = pipeline.monitor, Topics(pipeline.name), AdminClient(dict(settings))
+    sizes = RecordSizes(CycleSizes(settings, admin, topics), NewestRecords(settings))
+    source: Source
+    if chosen.source == "log_dirs":
+        source = LogDirSource(admin, kafka_python_settings(pipeline), sizes)
+    else:
+        source = OffsetSource(admin, sizes)
+    smoothing: Callable[[], Smoothing] = (
+        (lambda: Ewma(chosen.ewma_half_life_s)) if chosen.smoothing == "ewma" else (lambda: BoxMean(chosen.window_s))
+    )
+    # A measurement that could not be delivered soon is stale (L-36): let it die instead of arriving after newer ones.
+    outbox = Outbox({**settings, "message.timeout.ms": str(int(ANSWER_S * 1000))})
+    return Monitor(
+        pipeline.matches,
+        admin,
+        source,
+        WriteRates(smoothing, chosen.min_span_s, last_rates(settings, admin, topics, time.time())),
+        outbox,
+        topics,
+        poll_s=chosen.poll_s,
+        window_s=chosen.window_s,
+        discover_s=pipeline.controller.discover_s,
+    )

@@ -1,0 +1,198 @@
+"""How many payload bytes (key and value) a record of each partition has, measured, never assumed (L-4, L-10).
+
+The consumers measure it every cycle and say so in their cycle records. Where none has spoken yet, or not for a while,
+the newest few records of the partition are read here, with one Kafka consumer for all of them.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient
+
+from headgate.errors import KafkaUnavailable
+from headgate.kafka.channel import Tail, Topics
+from headgate.kafka.offsets import beginning_offsets, end_offsets
+from headgate.model import TopicPartition
+from headgate.model.messages import CycleRecord
+
+log = logging.getLogger(__name__)
+
+NEWEST_WEIGHT = 0.3
+"""Share of the newest measurement in the running mean: a handful of cycles follow a change, one odd cycle does not."""
+
+
+class SizeEstimates:
+    """The running mean per partition, the topic's mean where a partition has none, and what to measure next.
+
+    Pure: time and end offsets come in.
+    """
+
+    def __init__(self, refresh_s: float = 60.0) -> None:
+        self._refresh_s = refresh_s
+        self._sizes: dict[str, dict[int, float]] = {}
+        self._looked: dict[TopicPartition, tuple[float, int]] = {}
+        """When a partition's size was last learned or looked for, and where the partition ended then."""
+
+    def bytes_per_record(self, partition: TopicPartition) -> float | None:
+        """None while nothing at all is known about the topic."""
+        known = self._sizes.get(partition.topic)
+        if not known:
+            return None
+        own = known.get(partition.partition)
+        return own if own is not None else sum(known.values()) / len(known)
+
+    def learn(self, partition: TopicPartition, bytes_per_record: float) -> None:
+        known = self._sizes.setdefault(partition.topic, {})
+        before = known.get(partition.partition, bytes_per_record)
+        known[partition.partition] = before + NEWEST_WEIGHT * (bytes_per_record - before)
+
+    def looked(self, partition: TopicPartition, now_s: float, end_offset: int) -> None:
+        self._looked[partition] = (now_s, end_offset)
+
+    def due(self, ends: Mapping[TopicPartition, int], now_s: float) -> dict[TopicPartition, int]:
+        """Partitions with new records whose size is unknown, or was not looked at for `refresh_s`."""
+        return {partition: end for partition, end in ends.items() if self._is_due(partition, end, now_s)}
+
+    def _is_due(self, partition: TopicPartition, end: int, now_s: float) -> bool:
+        if partition not in self._looked:
+            return end > 0
+        looked_s, looked_end = self._looked[partition]
+        if end == looked_end:  # nothing new to weigh
+            return False
+        return self.bytes_per_record(partition) is None or now_s - looked_s >= self._refresh_s
+
+
+def offset_of_newest(admin: AdminClient, partition: TopicPartition, newest: int, deadline_s: float = 15) -> int:
+    """Where to start to read the newest few records of an internal topic."""
+    until = time.monotonic() + deadline_s
+    while True:
+        try:
+            beginning = beginning_offsets(admin, [partition], deadline_s)[partition]
+            return max(beginning, end_offsets(admin, [partition], False, deadline_s)[partition] - newest)
+        except KafkaUnavailable:  # the leader of a topic just created may not know it yet
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+
+
+class CycleSizes:
+    """What the consumers report: the sizes in the cycle records, from the newest few on."""
+
+    def __init__(self, settings: Mapping[str, Any], admin: AdminClient, topics: Topics, newest: int = 200) -> None:
+        cycles = TopicPartition(topics.cycles, 0)
+        start = offset_of_newest(admin, cycles, newest)
+        self._tail = Tail(settings, {(cycles.topic, cycles.partition): start})
+
+    def poll(self) -> list[tuple[TopicPartition, float]]:
+        """Sizes reported since the last call; never waits."""
+        cycles = [received.message for received in self._tail.poll() if isinstance(received.message, CycleRecord)]
+        return [
+            (TopicPartition(size.topic, size.partition), size.bytes_per_record)
+            for cycle in cycles
+            for size in cycle.sizes
+            if size.bytes_per_record > 0
+        ]
+
+    def close(self) -> None:
+        self._tail.close()
+
+
+class NewestRecords:
+    """Reads the last few records of many partitions to weigh them; bounded in records, bytes and time."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        records: int = 50,
+        payload_bytes: int = 1_000_000,
+        deadline_s: float = 2.0,
+    ) -> None:
+        self._records, self._payload_bytes, self._deadline_s = records, payload_bytes, deadline_s
+        self._consumer = Consumer(
+            {
+                **settings,
+                "group.id": "headgate-no-group",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "earliest",  # retention may have passed the offset asked for
+                "isolation.level": "read_uncommitted",  # what is written, not what is already readable
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 50,
+                "fetch.message.max.bytes": 65_536,
+                "queued.max.messages.kbytes": 4_096,
+            }
+        )
+
+    def weigh(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        """Mean payload bytes of the records just before each end; partitions that gave none in time are left out."""
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        open_ = {partition for partition, end in ends.items() if end > 0}
+        if not open_:
+            return {}
+        until = time.monotonic() + self._deadline_s
+        self._consumer.assign(
+            [KafkaTopicPartition(p.topic, p.partition, max(0, ends[p] - self._records)) for p in sorted(open_)]
+        )
+        try:
+            while open_ and time.monotonic() < until:
+                for record in self._consumer.consume(500, 0.1):
+                    partition = TopicPartition(str(record.topic()), int(record.partition() or 0))
+                    if partition not in open_:
+                        continue
+                    error = record.error()
+                    if error is None:
+                        count, size = found.get(partition, (0, 0))
+                        count, size = count + 1, size + len(record.key() or b"") + len(record.value() or b"")
+                        found[partition] = (count, size)
+                        if count < self._records and size < self._payload_bytes:
+                            continue
+                    elif error.code() != KafkaError._PARTITION_EOF:
+                        log.warning("cannot weigh records of %s: %s", partition, error.str())
+                    open_.discard(partition)
+                    self._consumer.pause([KafkaTopicPartition(partition.topic, partition.partition)])
+        finally:
+            self._consumer.unassign()
+        return {partition: size / count for partition, (count, size) in found.items()}
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class RecordSizes:
+    """Keeps the estimates fresh: takes what the consumers report, weighs what nobody reported for a while."""
+
+    def __init__(
+        self,
+        reported: CycleSizes,
+        newest: NewestRecords,
+        refresh_s: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reported, self._newest, self._clock = reported, newest, clock
+        self._estimates = SizeEstimates(refresh_s)
+
+    def bytes_per_record(self, partition: TopicPartition) -> float | None:
+        return self._estimates.bytes_per_record(partition)
+
+    def refresh(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Bounded by the deadline of one weighing; whatever is still unknown then is tried again next time."""
+        now_s = self._clock()
+        for partition, bytes_per_record in self._reported.poll():
+            self._estimates.learn(partition, bytes_per_record)
+            self._estimates.looked(partition, now_s, ends.get(partition, 0))
+        due = self._estimates.due(ends, now_s)
+        if not due:
+            return
+        weighed = self._newest.weigh(due)
+        for partition, end in due.items():
+            self._estimates.looked(partition, now_s, end)
+            if weighed.get(partition, 0) > 0:
+                self._estimates.learn(partition, weighed[partition])
+
+    def close(self) -> None:
+        self._reported.close()
+        self._newest.close()

@@ -1,0 +1,204 @@
+"""One commit: announcements in, one Iceberg snapshot out that holds their files and the ledger.
+
+The check against the ledger and the commit are one step: the catalog refuses the commit if anyone else committed
+since the ledger was read, and then everything is checked again against the newer ledger. PyIceberg would retry a
+refused commit by itself, without that check, so each attempt runs with its retries switched off.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.update.snapshot import ManageSnapshots
+from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, LongType
+
+from headgate.config.pipeline import Lake
+from headgate.config.pipeline import Table as TableConfig
+from headgate.errors import CommitConflict, LakeError
+from headgate.lake.ledger import LEDGER_TAG, ledger_snapshot, read_ledger, recently_accepted, summary_for
+from headgate.lake.rejects import land_rejects
+from headgate.lake.spark_types import iceberg_schema
+from headgate.lake.tables import create_table, load_table, single_attempt
+from headgate.model import Announcement, Ledger, TopicPartition
+
+log = logging.getLogger(__name__)
+
+MOST_ATTEMPTS = 12
+
+_WIDENINGS: tuple[set[IcebergType], ...] = ({IntegerType(), LongType()}, {FloatType(), DoubleType()})
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    announcement: Announcement
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    ledger: Ledger
+    snapshot_id: int
+    """0 while the table has no snapshot."""
+    exists: bool
+    committed: tuple[Announcement, ...] = ()
+    """Those in the new snapshot."""
+    already: tuple[Announcement, ...] = ()
+    """Those an earlier snapshot holds: read again after a restart, or committed by another committer."""
+    refused: tuple[Refused, ...] = ()
+    conflicts: int = 0
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    ledger: Ledger
+    fresh: tuple[Announcement, ...]
+    already: tuple[Announcement, ...]
+    refused: tuple[Refused, ...]
+
+
+class TableCommitter:
+    """Commits announcements to one table. Several of them, in any processes, may work on one table at once."""
+
+    def __init__(self, catalog: Catalog, lake: Lake, table: TableConfig) -> None:
+        self._catalog = catalog
+        self._lake = lake
+        self._config = table
+        self.name = table.name
+
+    def commit(self, announcements: Sequence[Announcement], origins: Mapping[TopicPartition, int]) -> CommitResult:
+        """Commits what follows the ledger, refuses the rest. `origins` are partitions the ledger may not know yet."""
+        began, conflicts = time.monotonic(), 0
+        unreadable: dict[str, str] = {}
+        for attempt in range(MOST_ATTEMPTS):
+            table = load_table(self._catalog, self.name)
+            if table is None:
+                schema = next((a.schema for a in announcements if a.schema), None)
+                if schema is None:
+                    return CommitResult(Ledger().with_partitions(origins), 0, exists=False)
+                table = create_table(self._catalog, self._lake, self.name, schema, self._config.partition_by)
+            land_rejects(self._catalog, self._lake, table)
+            known = read_ledger(table)
+            ledger = known.with_partitions(origins)
+            sorted_ = self._sort(table, ledger, announcements, unreadable)
+            if not sorted_.fresh and ledger is known:
+                current = ledger_snapshot(table)
+                return CommitResult(
+                    known,
+                    current.snapshot_id if current else 0,
+                    exists=True,
+                    already=sorted_.already,
+                    refused=sorted_.refused,
+                    conflicts=conflicts,
+                    duration_s=time.monotonic() - began,
+                )
+            try:
+                table = self._attempt(table, sorted_)
+            except (CommitFailedException, CommitStateUnknownException) as error:
+                conflicts += 1
+                log.info("commit to %s was refused, looking at the ledger again: %s", self.name, error)
+                time.sleep(random.uniform(0, min(1.0, 0.02 * 2**attempt)))
+                continue
+            except (FileNotFoundError, ValueError, OSError) as error:
+                found = self._unreadable(table, sorted_.fresh)
+                if not found:
+                    raise LakeError(f"cannot commit to {self.name}: {error}") from error
+                unreadable.update(found)
+                continue
+            land_rejects(self._catalog, self._lake, table)
+            carrier = ledger_snapshot(table)
+            return CommitResult(
+                sorted_.ledger,
+                carrier.snapshot_id if carrier else 0,
+                exists=True,
+                committed=sorted_.fresh,
+                already=sorted_.already,
+                refused=sorted_.refused,
+                conflicts=conflicts,
+                duration_s=time.monotonic() - began,
+            )
+        raise CommitConflict(f"{self.name}: {MOST_ATTEMPTS} commits in a row were refused; will try again")
+
+    def _sort(
+        self, table: Table, ledger: Ledger, announcements: Sequence[Announcement], unreadable: Mapping[str, str]
+    ) -> _Sorted:
+        fresh: list[Announcement] = []
+        already: list[Announcement] = []
+        refused: list[Refused] = []
+        accepted_ids = recently_accepted(table)
+        schema = table.schema()
+        for announcement in announcements:
+            if announcement.id in accepted_ids:
+                already.append(announcement)
+                continue
+            rejection = ledger.check(announcement)
+            reason = unreadable.get(announcement.id) or (rejection.reason if rejection else None)
+            reason = reason or self._schema_problem(schema, announcement)
+            if reason is not None:
+                refused.append(Refused(announcement, reason))
+                continue
+            if announcement.ranges:
+                ledger = ledger.advance(announcement)
+                fresh.append(announcement)
+            else:  # only carries the schema, so that the table exists before the first record
+                already.append(announcement)
+            accepted_ids.add(announcement.id)
+        return _Sorted(replace(ledger, sequence=ledger.sequence + 1), tuple(fresh), tuple(already), tuple(refused))
+
+    def _schema_problem(self, schema: Schema, announcement: Announcement) -> str | None:
+        """Why the files cannot become part of the table; additive evolution is fine unless switched off."""
+        offered = iceberg_schema(announcement.schema)
+        for field in offered.fields:
+            try:
+                existing = schema.find_field(field.name)
+            except ValueError:
+                if not self._config.evolve:
+                    return f"column {field.name} is new and the table's schema may not evolve (evolve: false)"
+                continue
+            pair = {existing.field_type, field.field_type}
+            if existing.field_type.is_primitive and len(pair) > 1 and pair not in _WIDENINGS:
+                return f"column {field.name} is {existing.field_type} in the table and {field.field_type} in the files"
+        return None
+
+    def _attempt(self, table: Table, sorted_: _Sorted) -> Table:
+        transaction = Transaction(single_attempt(table))
+        _widen(transaction, sorted_.fresh)
+        files = [path for a in sorted_.fresh for path in a.files]
+        properties = summary_for(sorted_.ledger, sorted_.fresh)
+        if files:
+            transaction.add_files(files, snapshot_properties=properties, check_duplicate_files=False)
+        else:
+            with transaction.update_snapshot(snapshot_properties=properties).fast_append():
+                pass  # the ledger alone: ranges in which no record was left for this table
+        carrier = transaction.table_metadata.current_snapshot()
+        if carrier is not None:
+            ManageSnapshots(transaction).create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
+        return transaction.commit_transaction()
+
+    def _unreadable(self, table: Table, announcements: Sequence[Announcement]) -> dict[str, str]:
+        """Which announcements name files that are gone or are no Parquet; only looked for when a commit failed."""
+        found = {}
+        for announcement in announcements:
+            probe = Transaction(single_attempt(table))
+            try:
+                _widen(probe, [announcement])
+                if announcement.files:
+                    probe.add_files(list(announcement.files), check_duplicate_files=False)
+            except (FileNotFoundError, ValueError, OSError) as error:
+                found[announcement.id] = f"its files cannot be read: {error}"
+        return found
+
+
+def _widen(transaction: Transaction, announcements: Sequence[Announcement]) -> None:
+    for schema in {a.schema for a in announcements}:
+        offered = iceberg_schema(schema)
+        known = {f.name for f in transaction.table_metadata.schema().fields}
+        if any(f.name not in known or not f.field_type.is_primitive for f in offered.fields):
+            with transaction.update_schema() as update:
+                update.union_by_name(offered)

@@ -1,0 +1,244 @@
+"""The committer: reads announcements, commits each table once per interval, tells everyone where the ledger is.
+
+It keeps no state of its own. What it has settled is in the tables' snapshots; where to go on reading is in the
+ledger topic; and reading too much again is harmless, because the ledger recognises what it already holds.
+"""
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka.admin import AdminClient
+from prometheus_client import Counter, Gauge, Histogram
+from pyiceberg.catalog import Catalog
+
+from headgate.config.pipeline import Pipeline
+from headgate.errors import HeadgateError, KafkaUnavailable
+from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics
+from headgate.kafka.offsets import beginning_offsets, end_offsets, mirror_group_offsets, partitions_where
+from headgate.lake.commit import CommitResult, TableCommitter
+from headgate.lake.latency import commit_latency_ms
+from headgate.lake.maintenance import expire_snapshots
+from headgate.lake.tables import open_catalog
+from headgate.model import Announcement, TopicPartition
+from headgate.model.messages import CommitRecord, LedgerState, Position, Verdict
+
+log = logging.getLogger(__name__)
+
+_COMMITS = Counter("headgate_commits_total", "Snapshots committed", ["table"])
+_CONFLICTS = Counter("headgate_commit_conflicts_total", "Commits refused by the catalog and tried again", ["table"])
+_REFUSED = Counter("headgate_announcements_refused_total", "Announcements that did not follow the ledger", ["table"])
+_ROWS = Counter("headgate_rows_total", "Rows made visible in the lake", ["table"])
+_REJECTED = Counter("headgate_rejected_records_total", "Records sent to the rejected table", ["table"])
+_SKIPPED = Counter("headgate_skipped_offsets_total", "Offsets Kafka itself did not hold", ["table"])
+_COMMIT_SECONDS = Histogram("headgate_commit_seconds", "Duration of a commit", ["table"])
+_LATENCY = Gauge("headgate_latency_seconds", "Commit time minus Kafka timestamp, last commit", ["table", "quantile"])
+
+HEARTBEAT_S = 5.0
+_EXPIRE_EVERY = 50
+_MOST_PENDING = 5_000
+
+
+@dataclass
+class _TableState:
+    committer: TableCommitter
+    pending: list[Announcement] = field(default_factory=list)
+    announced_at: float = 0.0
+    commits: int = 0
+    partitions: dict[TopicPartition, int] = field(default_factory=dict)
+    """Where partitions begin that the ledger did not know when they were found."""
+    last: CommitResult | None = None
+    published_at: float = 0.0
+
+
+class Committer:
+    def __init__(
+        self, pipeline: Pipeline, settings: Mapping[str, str], catalog: Catalog | None = None, name: str | None = None
+    ) -> None:
+        self.name = name or f"committer-{uuid.uuid4().hex[:8]}"
+        self._pipeline = pipeline
+        self._topics = Topics(pipeline.name)
+        self._settings: dict[str, str | int | float | bool] = dict(settings)
+        self._admin = AdminClient(self._settings)
+        self._outbox = Outbox(self._settings)
+        self._catalog = catalog or open_catalog(pipeline.lake)
+        self._tables = {
+            table.name: _TableState(TableCommitter(self._catalog, pipeline.lake, table)) for table in pipeline.tables
+        }
+        self._tail: Tail | None = None
+        self._discovered_at = 0.0
+        self._mirrored: dict[TopicPartition, int] = {}
+
+    def run(self, stop: threading.Event) -> None:
+        """Until `stop`; then commits what is announced by then. Kafka or catalog failing is waited out."""
+        delay_s = 0.0
+        while not stop.wait(delay_s):
+            began = time.monotonic()
+            try:
+                self.turn()
+                delay_s = max(0.0, self._pipeline.lake.commit_interval_s - (time.monotonic() - began))
+            except HeadgateError as error:
+                log.warning("committer: %s", error)
+                delay_s = min(10.0, max(1.0, 2 * delay_s))
+            except Exception:
+                log.exception("committer: unexpected failure, trying again")
+                delay_s = min(10.0, max(1.0, 2 * delay_s))
+        self._last_turns()
+
+    def _last_turns(self) -> None:
+        """Everything announced before the stop is committed, so that a clean stop leaves no work to repeat."""
+        try:
+            for _ in range(3):
+                self.turn()
+                if not any(state.pending for state in self._tables.values()):
+                    break
+        except HeadgateError as error:
+            log.warning("committer stopped with announcements left for its successor: %s", error)
+        finally:
+            if self._tail is not None:
+                self._tail.close()
+
+    def turn(self) -> None:
+        """One commit interval: take in announcements, commit every table that has some, publish, mirror."""
+        self._discover()
+        tail = self._follow()
+        if sum(len(s.pending) for s in self._tables.values()) < _MOST_PENDING:
+            while batch := tail.poll(0.0):
+                for received in batch:
+                    self._take(received.message)
+        settled_to = tail.next[self._topics.announcements, 0]
+        for state in self._tables.values():
+            self._commit(state, settled_to)
+        self._mirror()
+
+    def _take(self, announcement: object) -> None:
+        if not isinstance(announcement, Announcement):
+            log.warning("ignored a %s on the announcements topic", type(announcement).__name__)
+        elif announcement.table not in self._tables:
+            log.warning("ignored an announcement for table %s, which this pipeline lacks", announcement.table)
+        else:
+            self._tables[announcement.table].pending.append(announcement)
+
+    def _follow(self) -> Tail:
+        """The announcements, from where the tables' ledgers are settled."""
+        if self._tail is None:
+            ledgers = Tail(self._settings, {(self._topics.ledger, 0): BEGINNING})
+            states = {}
+            try:
+                for received in ledgers.read_to_end():
+                    if isinstance(received.message, LedgerState):
+                        states[received.message.table] = received.message.announcements_next
+            finally:
+                ledgers.close()
+            start = min((states.get(table, 0) for table in self._tables), default=0)
+            self._tail = Tail(self._settings, {(self._topics.announcements, 0): start})
+            for received in self._tail.read_to_end(deadline_s=120):
+                self._take(received.message)
+        return self._tail
+
+    def _discover(self) -> None:
+        """New topics and partitions: they begin at the beginning, unless the whole table is new (start_from)."""
+        if time.monotonic() - self._discovered_at < self._pipeline.controller.discover_s and self._discovered_at:
+            return
+        everything = partitions_where(self._admin, self._pipeline.matches)
+        for table in self._pipeline.tables:
+            state = self._tables[table.name]
+            if state.last is None:
+                state.last = state.committer.commit([], {})
+            known = state.last.ledger.next.keys() | state.partitions.keys()
+            new = {p for p in everything if table.matches(p.topic)} - known
+            if not new:
+                continue
+            first_time = not state.last.ledger.next and self._pipeline.start_from == "latest"
+            origins = end_offsets(self._admin, new) if first_time else beginning_offsets(self._admin, new)
+            state.partitions.update(origins)
+            state.published_at = 0.0
+        self._discovered_at = time.monotonic()
+
+    def _commit(self, state: _TableState, settled_to: int) -> None:
+        due = time.monotonic() - state.published_at > HEARTBEAT_S
+        if not (state.pending or due):
+            return
+        pending = list(state.pending)
+        result = state.committer.commit(pending, state.partitions)
+        del state.pending[: len(pending)]
+        state.last = result
+        self._publish(state, result, settled_to)
+        if result.committed:
+            state.commits += 1
+            if state.commits % _EXPIRE_EVERY == 0:
+                expire_snapshots(self._catalog, state.committer.name, self._pipeline.lake)
+
+    def _publish(self, state: _TableState, result: CommitResult, settled_to: int) -> None:
+        table, now_ms = state.committer.name, int(time.time() * 1000)
+        verdicts = [Verdict(a.id, a.consumer_id, a.incarnation, True, "") for a in (*result.committed, *result.already)]
+        for refused in result.refused:
+            a = refused.announcement
+            log.warning("refused %s of consumer %d for %s: %s", a.id, a.consumer_id, table, refused.reason)
+            verdicts.append(Verdict(a.id, a.consumer_id, a.incarnation, False, refused.reason))
+        message = LedgerState(
+            table=table,
+            at_ms=now_ms,
+            committer=self.name,
+            sequence=result.ledger.sequence,
+            snapshot_id=result.snapshot_id,
+            exists=result.exists,
+            positions=tuple(Position(table, p.topic, p.partition, at) for p, at in sorted(result.ledger.next.items())),
+            verdicts=tuple(verdicts),
+            announcements_next=settled_to,
+        )
+        self._outbox.send(self._topics.ledger, message, key=table)
+        if result.committed or result.refused:
+            self._outbox.send(self._topics.commits, self._record(table, result, now_ms))
+        self._outbox.flush()
+        state.published_at = time.monotonic()
+
+    def _record(self, table: str, result: CommitResult, now_ms: int) -> CommitRecord:
+        cycles = [a.stats for a in result.committed]
+        record = CommitRecord(
+            table=table,
+            at_ms=now_ms,
+            committer=self.name,
+            sequence=result.ledger.sequence,
+            snapshot_id=result.snapshot_id,
+            announcements=len(result.committed),
+            refused=len(result.refused),
+            files=sum(len(a.files) for a in result.committed),
+            rows=sum(c.rows for c in cycles),
+            payload_bytes=sum(c.payload_bytes for c in cycles),
+            rejected=sum(c.rejected for c in cycles),
+            filtered=sum(c.filtered for c in cycles),
+            skipped=sum(a.skipped for a in result.committed),
+            duration_s=result.duration_s,
+            conflicts=result.conflicts,
+            latency_ms=commit_latency_ms(cycles, now_ms),
+        )
+        _COMMITS.labels(table).inc(bool(result.committed))
+        _CONFLICTS.labels(table).inc(record.conflicts)
+        _REFUSED.labels(table).inc(record.refused)
+        _ROWS.labels(table).inc(record.rows)
+        _REJECTED.labels(table).inc(record.rejected)
+        _SKIPPED.labels(table).inc(record.skipped)
+        _COMMIT_SECONDS.labels(table).observe(record.duration_s)
+        if record.latency_ms:
+            for name, point in (("0.5", 10), ("0.95", 19), ("1", 20)):
+                _LATENCY.labels(table, name).set(record.latency_ms[point] / 1000)
+        return record
+
+    def _mirror(self) -> None:
+        """The group's offsets in Kafka follow the lake; with several tables per topic, the slowest one counts."""
+        positions: dict[TopicPartition, int] = {}
+        for state in self._tables.values():
+            for partition, following in (state.last.ledger.next if state.last and state.last.exists else {}).items():
+                positions[partition] = min(following, positions.get(partition, following))
+        changed = {p: at for p, at in positions.items() if self._mirrored.get(p) != at}
+        if not changed:
+            return
+        try:
+            mirror_group_offsets(self._admin, self._pipeline.group, changed)
+            self._mirrored.update(changed)
+        except KafkaUnavailable as error:
+            log.warning("%s; tried again after the next commit", error)

@@ -1,0 +1,119 @@
+"""The ledger as it is stored: in the summary of the Iceberg snapshot that carries the data.
+
+The ledger in force is the one of the newest ancestor snapshot that has one: compaction and other writers add
+snapshots without. A tag keeps that snapshot from being expired by anybody.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from headgate.errors import LakeError
+from headgate.model import Announcement, Ledger, Skip, TopicPartition, Totals
+
+LEDGER = "headgate.ledger"
+ACCEPTED = "headgate.accepted"
+REJECTS = "headgate.rejects"
+SKIPS = "headgate.skips"
+LEDGER_TAG = "headgate-ledger"
+MANAGED = "headgate.managed"
+"""Table property: this table had a ledger once, so that losing it is an error and never a fresh start."""
+
+_MOST_SKIPS = 200
+_MOST_ACCEPTED_SNAPSHOTS = 50
+
+
+def encode_ledger(ledger: Ledger) -> str:
+    topics: dict[str, list[list[int]]] = {}
+    for partition in sorted(ledger.next):
+        entry = [partition.partition, ledger.next[partition], ledger.origin[partition]]
+        topics.setdefault(partition.topic, []).append(entry)
+    totals = ledger.totals
+    return json.dumps(
+        {
+            "version": 1,
+            "sequence": ledger.sequence,
+            "totals": [totals.rows, totals.rejected, totals.filtered, totals.skipped],
+            "topics": topics,
+        },
+        separators=(",", ":"),
+    )
+
+
+def decode_ledger(text: str) -> Ledger:
+    stored = json.loads(text)
+    if stored["version"] != 1:
+        raise LakeError(f"this table's ledger has version {stored['version']}; upgrade Headgate to read it")
+    nexts, origins = {}, {}
+    for topic, entries in stored["topics"].items():
+        for number, following, origin in entries:
+            partition = TopicPartition(topic, number)
+            nexts[partition], origins[partition] = following, origin
+    return Ledger(nexts, origins, Totals(*stored["totals"]), stored["sequence"])
+
+
+def ancestors(table: Table) -> Iterator[Snapshot]:
+    """The current snapshot, its parent, and so on, as far as expiry has left them."""
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else table.snapshot_by_id(parent)
+
+
+def summary(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary is not None else {}
+
+
+def ledger_snapshot(table: Table) -> Snapshot | None:
+    return next((s for s in ancestors(table) if LEDGER in summary(s)), None)
+
+
+def read_ledger(table: Table) -> Ledger:
+    """The ledger in force; empty for a table that never had one."""
+    carrier = ledger_snapshot(table)
+    if carrier is not None:
+        return decode_ledger(summary(carrier)[LEDGER])
+    if MANAGED in table.properties and table.current_snapshot() is not None:
+        raise LakeError(
+            f"table {'.'.join(table.name())}: no snapshot carries the ledger any more, so where to go on is unknown; "
+            f"roll back to a snapshot whose summary has '{LEDGER}', or restore one"
+        )
+    return Ledger()
+
+
+def recently_accepted(table: Table) -> set[str]:
+    """Ids of the announcements in the newest snapshots: what a restarted committer reads again is not a conflict."""
+    found: set[str] = set()
+    carriers = (s for s in ancestors(table) if ACCEPTED in summary(s))
+    for snapshot, _ in zip(carriers, range(_MOST_ACCEPTED_SNAPSHOTS), strict=False):
+        found.update(json.loads(summary(snapshot)[ACCEPTED]))
+    return found
+
+
+def summary_for(ledger: Ledger, accepted: Iterable[Announcement]) -> dict[str, str]:
+    """What the committer writes beside the data: the ledger, who contributed, what Kafka skipped, rejects to land."""
+    announcements = list(accepted)
+    properties = {LEDGER: encode_ledger(ledger), ACCEPTED: json.dumps([a.id for a in announcements])}
+    rejects = [path for a in announcements for path in a.rejected_files]
+    if rejects:
+        properties[REJECTS] = json.dumps(rejects)
+    skips = [skip for a in announcements for skip in a.skips]
+    if skips:
+        properties[SKIPS] = json.dumps([_skip_fields(s) for s in skips[:_MOST_SKIPS]])
+    return properties
+
+
+def _skip_fields(skip: Skip) -> list[str | int]:
+    return [skip.partition.topic, skip.partition.partition, skip.start, skip.end, skip.offsets, skip.reason]
+
+
+def recorded_skips(table: Table) -> list[Skip]:
+    """Skips in the snapshots that are still there, newest first."""
+    found = []
+    for snapshot in ancestors(table):
+        for topic, number, start, end, offsets, reason in json.loads(summary(snapshot).get(SKIPS, "[]")):
+            found.append(Skip(TopicPartition(topic, number), start, end, offsets, reason))
+    return found

@@ -1,0 +1,88 @@
+"""Upkeep of the tables: expiring snapshots and sweeping files that no table refers to."""
+
+import logging
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pyarrow.fs as pafs
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+
+from headgate.config.pipeline import Lake
+from headgate.lake.ledger import ledger_snapshot
+from headgate.lake.tables import load_table, single_attempt, table_location
+
+log = logging.getLogger(__name__)
+
+
+def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
+    """Forgets snapshots beyond `keep_snapshots` or older than `keep_snapshots_s`; never the one with the ledger."""
+    table = load_table(catalog, name)
+    if table is None:
+        return 0
+    carrier, current = ledger_snapshot(table), table.current_snapshot()
+    protected = {s.snapshot_id for s in (carrier, current) if s is not None}
+    by_age = sorted(table.metadata.snapshots, key=lambda s: s.timestamp_ms, reverse=True)
+    oldest_ms = int((time.time() - lake.keep_snapshots_s) * 1000)
+    expired = [
+        s.snapshot_id
+        for rank, s in enumerate(by_age)
+        if s.snapshot_id not in protected and (rank >= lake.keep_snapshots or s.timestamp_ms < oldest_ms)
+    ]
+    if not expired:
+        return 0
+    try:
+        single_attempt(table).maintenance.expire_snapshots().by_ids(expired).commit()
+    except CommitFailedException:
+        log.info("expiry of %s met another commit; it will happen after the next ones", name)
+        return 0
+    return len(expired)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What a sweep found below a table's location."""
+
+    orphans: tuple[str, ...]
+    bytes: int
+    removed: bool
+
+
+def sweep_orphans(catalog: Catalog, name: str, lake: Lake, remove: bool) -> Sweep:
+    """Files below the table that no snapshot refers to and that are older than `orphan_age_s`.
+
+    Young files may belong to a cycle that is just being written or announced, so age is what makes this safe.
+    """
+    table = load_table(catalog, name)
+    location = table.location() if table is not None else table_location(lake, name)
+    scheme, netloc, path = PyArrowFileIO.parse_location(location, {})
+    properties = {**catalog.properties}
+    filesystem = PyArrowFileIO(properties).fs_by_scheme(scheme, netloc)
+    selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
+    limit = datetime.now(UTC) - timedelta(seconds=lake.orphan_age_s)
+    used = _referenced(table) if table is not None else set()
+    orphans = [
+        info
+        for info in filesystem.get_file_info(selector)
+        if info.type == pafs.FileType.File and info.path not in used and info.mtime is not None and info.mtime < limit
+    ]
+    if remove:
+        for info in orphans:
+            filesystem.delete_file(info.path)
+    return Sweep(tuple(sorted(i.path for i in orphans)), sum(i.size for i in orphans), remove)
+
+
+def _referenced(table: Table) -> set[str]:
+    """Every file that any snapshot still there can reach: data, manifests, manifest lists, metadata."""
+    paths = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+    for snapshot in table.metadata.snapshots:
+        paths.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path in paths:
+                continue
+            paths.add(manifest.manifest_path)
+            paths.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
+    return {PyArrowFileIO.parse_location(path, {})[2] for path in paths}

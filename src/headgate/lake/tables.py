@@ -1,0 +1,108 @@
+"""Opening the catalog, creating tables, and the names and places of what belongs to a table."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.partitioning import PartitionField as IcebergPartitionField
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
+
+from headgate.config.pipeline import Lake, PartitionField
+from headgate.errors import LakeError
+from headgate.lake.ledger import MANAGED
+from headgate.lake.spark_types import iceberg_schema
+
+log = logging.getLogger(__name__)
+
+REJECTED_SUFFIX = "__rejected"
+
+_TRANSFORMS: dict[str, Transform[Any, Any]] = {
+    "identity": IdentityTransform(),
+    "day": DayTransform(),
+    "hour": HourTransform(),
+}
+
+
+def open_catalog(lake: Lake) -> Catalog:
+    uri = lake.catalog.get("uri", "")
+    if uri.startswith("sqlite:///"):
+        Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return load_catalog(lake.catalog_name, **lake.catalog_properties)
+    except Exception as error:
+        raise LakeError(f"cannot open the catalog: {error}; check lake.catalog") from error
+
+
+def table_location(lake: Lake, table: str) -> str:
+    """Where Headgate keeps a table; computed, so that consumers can write files without asking a catalog."""
+    return f"{lake.warehouse.rstrip('/')}/{table.replace('.', '/')}"
+
+
+def load_table(catalog: Catalog, name: str) -> Table | None:
+    try:
+        return catalog.load_table(name)
+    except NoSuchTableError:
+        return None
+
+
+def create_table(
+    catalog: Catalog, lake: Lake, name: str, spark_schema: str, partition_by: Sequence[PartitionField] = ()
+) -> Table:
+    """Creates the table, or loads it if another committer was faster."""
+    schema = iceberg_schema(spark_schema)
+    try:
+        catalog.create_namespace(name.rsplit(".", 1)[0])
+    except NamespaceAlreadyExistsError:
+        log.debug("namespace of %s is there", name)
+    try:
+        return catalog.create_table(
+            name,
+            schema=schema,
+            location=table_location(lake, name),
+            partition_spec=partition_spec(schema, partition_by),
+            properties={
+                "format-version": "2",
+                MANAGED: "true",
+                "write.parquet.compression-codec": "zstd",
+                # One small manifest per commit would make every later commit and scan slower.
+                "commit.manifest-merge.enabled": "true",
+                "commit.manifest.min-count-to-merge": "50",
+                "write.metadata.delete-after-commit.enabled": "true",
+                "write.metadata.previous-versions-max": "20",
+            },
+        )
+    except TableAlreadyExistsError:
+        return catalog.load_table(name)
+
+
+def partition_spec(schema: Schema, partition_by: Sequence[PartitionField]) -> PartitionSpec:
+    fields = []
+    for number, wanted in enumerate(partition_by):
+        try:
+            source = schema.find_field(wanted.column)
+        except ValueError as error:
+            names = ", ".join(f.name for f in schema.fields)
+            raise LakeError(f"partition_by names column {wanted.column}; the table has {names}") from error
+        suffix = "" if wanted.transform == "identity" else f"_{wanted.transform}"
+        fields.append(
+            IcebergPartitionField(source.field_id, 1000 + number, _TRANSFORMS[wanted.transform], wanted.column + suffix)
+        )
+    return PartitionSpec(*fields)
+
+
+def single_attempt(table: Table) -> Table:
+    """The same table for exactly one attempt to commit. The property is changed in memory only."""
+    single = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    metadata = table.metadata.model_copy(update={"properties": single})
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
+
+
+def is_local(path: str) -> bool:
+    return urlparse(path).scheme in ("", "file")

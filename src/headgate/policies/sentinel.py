@@ -1,0 +1,209 @@
+"""The published trigger policy (L-34): act when a consumer is overloaded, when a partition has no owner, or after a
+while in case fewer consumers would do; what to act with is the packer's answer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from headgate.model import Alert, Alternative, Assignment, Decision, Observation, Plan, TopicPartition
+from headgate.packing import Packer
+from headgate.packing.any_fit import descending, usable
+from headgate.packing.protocol import Capacity
+
+TimeoutPolicy = Literal["always", "only_if_fewer_consumers"]
+
+WORTH_MOVING = 0.9
+"""With the fleet at its limit a packing is only applied if the busiest consumer ends up with at most this share of its
+load; otherwise an overload that more consumers would cure, but may not, would shuffle partitions for ever."""
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{bytes_per_s / 1e6:.3g} MB/s"
+
+
+def _some(partitions: frozenset[TopicPartition]) -> str:
+    names = ", ".join(str(p) for p in sorted(partitions)[:3])
+    return names if len(partitions) <= 3 else f"{names} and {len(partitions) - 3} more"
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One observation with what the triggers look at."""
+
+    rates: dict[TopicPartition, float]
+    current: Assignment
+    """Without consumers that own nothing; they are spares, not part of the packing."""
+    load: dict[int, float]
+    unassigned: frozenset[TopicPartition]
+    vanished: frozenset[TopicPartition]
+
+    @classmethod
+    def of(cls, seen: Observation) -> "_Seen":
+        rates = usable(seen.rates())
+        current = Assignment({c: seen.assignment[c] for c in seen.assignment if seen.assignment[c]})
+        known = frozenset(rates)
+        return cls(rates, current, _loads(current, rates), known - current.partitions, current.partitions - known)
+
+    @property
+    def busiest(self) -> float:
+        return max(self.load.values(), default=0.0)
+
+
+def _loads(assignment: Assignment, rates: Mapping[TopicPartition, float]) -> dict[int, float]:
+    return {c: sum(rates.get(p, 0.0) for p in assignment[c]) for c in assignment}
+
+
+class Sentinel:
+    """Remembers nothing: the same observation always gets the same decision."""
+
+    def __init__(
+        self,
+        packer: Packer,
+        consumer_capacity_bytes_per_s: float,
+        packing_capacity_bytes_per_s: float,
+        max_sentinel_s: float = 10.0,
+        timeout_policy: TimeoutPolicy = "only_if_fewer_consumers",
+        max_consumers: int = 32,
+        stale_after_s: float = 10.0,
+    ) -> None:
+        if not 0 < packing_capacity_bytes_per_s <= consumer_capacity_bytes_per_s:
+            raise ValueError(
+                f"packing capacity {_rate(packing_capacity_bytes_per_s)} must be above 0 and at most the consumer "
+                f"capacity {_rate(consumer_capacity_bytes_per_s)} (L-2)"
+            )
+        if timeout_policy not in get_args(TimeoutPolicy):
+            raise ValueError(f"timeout_policy is one of {', '.join(get_args(TimeoutPolicy))}, not {timeout_policy!r}")
+        if max_consumers < 1:
+            raise ValueError(f"max_consumers must be at least 1, not {max_consumers}")
+        self._packer = packer
+        self._consumer_capacity = consumer_capacity_bytes_per_s
+        self._packing_capacity = packing_capacity_bytes_per_s
+        self._max_sentinel_s = max_sentinel_s
+        self._timeout_policy = timeout_policy
+        self._max_consumers = max_consumers
+        self._stale_after_s = stale_after_s
+
+    def decide(self, seen: Observation) -> Decision:
+        view = _Seen.of(seen)
+        inputs = {
+            "age_s": seen.age_s,
+            "partitions": float(len(view.rates)),
+            "total_bytes_per_s": sum(view.rates.values()),
+            "busiest_bytes_per_s": view.busiest,
+            "consumers": float(len(view.current)),
+            "consumer_capacity_bytes_per_s": self._consumer_capacity,
+            "packing_capacity_bytes_per_s": self._packing_capacity,
+        }
+        if seen.age_s > self._stale_after_s:  # L-36
+            reason = f"hold: the newest measurement is {seen.age_s:.1f} s old, the limit is {self._stale_after_s:g} s"
+            return Decision(None, reason, inputs=inputs)
+        fired = self._triggers(view, seen.at_s - seen.watching_since_s)
+        oversize = self._oversize(view)
+        if not fired:
+            reason = f"nothing to do: the busiest of {len(view.current)} consumers has {_rate(view.busiest)}"
+            return Decision(None, reason, inputs=inputs, alerts=oversize)
+        return self._answer(view, fired, inputs, oversize)
+
+    def _triggers(self, view: _Seen, watched_s: float) -> dict[str, str]:
+        """Every trigger that fires, in order of urgency, with its sentence."""
+        fired = {}
+        # L-35: a consumer with one partition cannot be relieved by packing, so it never triggers.
+        over = [c for c in view.load if len(view.current[c]) > 1 and view.load[c] > self._consumer_capacity]
+        if over:
+            worst = min(over, key=lambda c: (-view.load[c], c))
+            fired["overload"] = (
+                f"consumer {worst} has {_rate(view.load[worst])} in {len(view.current[worst])} partitions, "
+                f"more than its {_rate(self._consumer_capacity)}"
+            )
+        if view.unassigned:
+            fired["unassigned"] = f"{len(view.unassigned)} partitions have no owner ({_some(view.unassigned)})"
+        if view.vanished:
+            fired["vanished"] = f"{len(view.vanished)} partitions are no longer wanted ({_some(view.vanished)})"
+        if watched_s > self._max_sentinel_s:
+            fired["timeout"] = f"{watched_s:.1f} s passed since the last packing"
+        return fired
+
+    def _oversize(self, view: _Seen) -> tuple[Alert, ...]:
+        return tuple(
+            Alert(
+                f"oversize {p}",
+                f"{p} is written at {_rate(view.rates[p])}, faster than the {_rate(self._consumer_capacity)} of one "
+                "consumer: its lag will grow whatever the packing; spread its keys over more partitions",
+            )
+            for p in descending(view.rates, view.rates)
+            if view.rates[p] > self._consumer_capacity
+        )
+
+    def _answer(
+        self, view: _Seen, fired: dict[str, str], inputs: dict[str, float], alerts: tuple[Alert, ...]
+    ) -> Decision:
+        trigger, why = next(iter(fired)), "; ".join(fired.values())
+        if set(fired) <= {"vanished"}:  # letting go needs no packing
+            chosen = Assignment(
+                {c: view.current[c] - view.vanished for c in view.current if view.current[c] - view.vanished}
+            )
+            return Decision(chosen, f"{why}: let them go", trigger, inputs, alerts=alerts)
+
+        packed = self._packer.pack(view.rates, Capacity(self._packing_capacity), view.current)
+        needed, chosen = len(packed), packed
+        inputs["needed_consumers"] = float(needed)
+        if needed > self._max_consumers:
+            chosen = fold(packed, view.rates, view.current, self._max_consumers)
+            alerts += (
+                Alert(
+                    "max_consumers",
+                    f"fleet.max_consumers reached: {needed} needed, {self._max_consumers} allowed; "
+                    "raise it, or lag will grow",
+                ),
+            )
+        plan = Plan.between(view.current, chosen)
+        offer = f"{len(chosen)} consumers with {len(plan.rebalanced)} moves"
+        objection = self._objection(view, fired, needed, chosen, plan)
+        if objection:
+            rejected = () if plan.is_empty else (Alternative(offer, objection),)
+            return Decision(None, f"{why}: {objection}", trigger, inputs, rejected, alerts)
+        kept = Alternative(f"keep the {len(view.current)} consumers as they are", why)
+        reason = (
+            f"{why}: {offer} instead of {len(view.current)}, the busiest gets {_rate(_busiest(chosen, view.rates))}"
+        )
+        return Decision(chosen, reason, trigger, inputs, (kept,), alerts)
+
+    def _objection(self, view: _Seen, fired: dict[str, str], needed: int, chosen: Assignment, plan: Plan) -> str:
+        """Why the packing should not be applied; empty if it should."""
+        if plan.is_empty:
+            return "the packing stays as it is"  # L-42
+        if fired.keys() & {"unassigned", "vanished"} or len(chosen) < len(view.current):
+            return ""
+        if needed > self._max_consumers:
+            busiest = _busiest(chosen, view.rates)
+            if busiest > WORTH_MOVING * view.busiest:
+                return (
+                    f"{needed} consumers are needed and {self._max_consumers} allowed, and moving partitions between "
+                    f"those would only take the busiest from {_rate(view.busiest)} to {_rate(busiest)}"
+                )
+        if set(fired) == {"timeout"} and self._timeout_policy == "only_if_fewer_consumers":
+            return f"{len(chosen)} consumers are not fewer than the {len(view.current)} there are"
+        return ""
+
+
+def _busiest(assignment: Assignment, rates: Mapping[TopicPartition, float]) -> float:
+    return max(_loads(assignment, rates).values(), default=0.0)
+
+
+def fold(packed: Assignment, rates: Mapping[TopicPartition, float], current: Assignment, limit: int) -> Assignment:
+    """At most `limit` consumers: the least loaded one gives its partitions, fastest first, to the then least loaded.
+
+    Of equally loaded consumers one that does not exist yet goes first, then the highest id.
+    """
+    held = {c: set(packed[c]) for c in packed}
+    load = _loads(packed, rates)
+    while len(held) > limit:
+        smallest = min(held, key=lambda c: (load[c], c in current.owners, -c))
+        given = held.pop(smallest)
+        del load[smallest]
+        for partition in descending(given, rates):
+            target = min(held, key=lambda c: (load[c], c))
+            held[target].add(partition)
+            load[target] += rates[partition]
+    return Assignment({c: frozenset(partitions) for c, partitions in held.items()})

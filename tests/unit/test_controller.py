@@ -1,0 +1,514 @@
+"""The controller on virtual parts: its states, its handovers, its liveness and its journal. Time is virtual."""
+
+from collections.abc import Callable
+
+import pytest
+
+from headgate.controller.dry_run import DryRun
+from headgate.controller.machine import Controller
+from headgate.controller.ports import Command, Event, Superseded
+from headgate.controller.settings import Settings
+from headgate.controller.virtual import TABLE, Behaviour, VirtualPipeline
+from headgate.model import Assignment, TopicPartition
+from headgate.model.messages import (
+    ConsumerState,
+    ConsumingStarted,
+    ConsumingStopped,
+    DecisionRecord,
+    StartConsuming,
+    StateQuery,
+    StopConsuming,
+)
+from headgate.packing.modified_any_fit import ModifiedWorstFit
+from headgate.policies.sentinel import Sentinel
+
+A, B, C, D = (TopicPartition("t", n) for n in range(4))
+CAPACITY, PACKING = 2.0, 1.5
+SETTINGS = Settings(
+    CAPACITY,
+    PACKING,
+    start_deadline_s=30,
+    ready_deadline_s=60,
+    ack_deadline_s=20,
+    heartbeat_deadline_s=5,
+    stuck_deadline_s=30,
+    commit_wait_s=10,
+    stop_deadline_s=10,
+)
+
+
+def controller(world: VirtualPipeline, settings: Settings = SETTINGS) -> Controller:
+    return Controller(_policy(), world.channel, world.fleet, world.clock, settings)
+
+
+def _policy() -> Sentinel:
+    return Sentinel(ModifiedWorstFit(), CAPACITY, PACKING, max_sentinel_s=10, max_consumers=8, stale_after_s=5)
+
+
+def settled(world: VirtualPipeline, running: Controller) -> Callable[[], bool]:
+    """In Sentinel, and consumers own exactly what it believes, which is everything that is measured."""
+    return lambda: (
+        running.state == "Sentinel"
+        and world.owned() == dict(running.assignment.owners)
+        and running.assignment.partitions == world.rates.keys()
+    )
+
+
+def decisions(world: VirtualPipeline, outcome: str = "applied") -> list[DecisionRecord]:
+    return [r for r in world.channel.records if r.outcome == outcome]
+
+
+def sent(world: VirtualPipeline) -> list[Command]:
+    return [command for _, command in world.channel.sent]
+
+
+def stops(world: VirtualPipeline) -> list[StopConsuming]:
+    """Those of a handover; not those a new consumer finds."""
+    return [c for _, c in world.channel.sent if isinstance(c, StopConsuming) and c.incarnation]
+
+
+def two_consumers(
+    behaviour: Behaviour | None = None, settings: Settings = SETTINGS
+) -> tuple[VirtualPipeline, Controller]:
+    """1 owns A and B (1.4 in all), 2 owns C (1.2)."""
+    world = VirtualPipeline({A: 0.9, B: 0.5, C: 1.2}, behaviour)
+    running = controller(world, settings)
+    world.run_until(running, settled(world, running))
+    assert world.owned() == {1: {C}, 2: {A, B}}
+    return world, running
+
+
+def test_an_empty_group_grows_to_what_the_packing_needs_through_exactly_the_published_states() -> None:
+    world, running = two_consumers()
+    assert list(running.history) == ["Synchronize", "Sentinel", "Reassign", "GroupManagement", "Sentinel"]
+    (record,) = decisions(world)
+    assert record.trigger == "unassigned"
+    assert record.created == (1, 2)
+    assert (record.consumers_before, record.consumers_after, record.moved) == (0, 2, 0)
+    assert record.rscore_packing == 0.0
+    # t1 is the window and the age of the measurement, t3 the start time of 5 s and the polls around it.
+    assert record.measure_s == pytest.approx(30, abs=1.1)
+    assert record.ready_s == pytest.approx(5, abs=0.5)
+    assert 0 < record.handover_s <= 2.4  # two cycles of 1 s (L-46), seen by polling
+
+
+def test_an_overload_moves_only_what_has_to_move() -> None:
+    world, running = two_consumers()
+    before = len(world.channel.sent)
+    world.rates[B] = 1.2  # A and B are 2.1 now: B, the bigger one, stays
+    world.run_until(running, lambda: len(decisions(world)) == 2)
+    commands = [c for _, c in world.channel.sent[before:]]
+    assert [(type(c), c.consumer_id, c.partitions) for c in commands if not isinstance(c, StateQuery)] == [
+        (StopConsuming, 3, (A, B, C)),  # forget whatever your folder remembers
+        (StopConsuming, 2, (A,)),
+        (StartConsuming, 3, (A,)),
+    ]
+    record = decisions(world)[1]
+    assert record.trigger == "overload"
+    assert record.created == (3,)
+    assert record.moved == 1
+    assert record.rscore_packing == pytest.approx(0.9 / 1.5)
+    assert record.rscore_consumer == pytest.approx(0.9 / 2.0)
+    assert world.owned() == {1: {C}, 2: {B}, 3: {A}}
+
+
+def test_old_owners_keep_reading_until_the_new_consumer_is_ready() -> None:
+    world, running = two_consumers(Behaviour(start_s=lambda n: 40.0 if n == 3 else 1.0))
+    world.rates[B] = 1.2
+    world.run(running, 25)
+    assert running.state == "GroupManagement"
+    assert world.owned() == {1: {C}, 2: {A, B}}
+    assert not stops(world)
+
+
+def test_a_partition_is_never_started_before_its_old_owner_stopped() -> None:
+    world, running = two_consumers(Behaviour(cycle_s=lambda n: 4.0))
+    world.rates[B] = 1.2
+    world.run_until(running, lambda: bool(stops(world)))
+    before = [c for _, c in world.channel.sent if isinstance(c, StartConsuming)]
+    while A in world.fleet.lives[2].owns:
+        assert [c for _, c in world.channel.sent if isinstance(c, StartConsuming)] == before
+        world.run(running, 0.2)
+    world.run_until(running, lambda: len(decisions(world)) == 2)
+    assert world.owned() == {1: {C}, 2: {B}, 3: {A}}
+
+
+def test_a_partition_is_started_once_the_lake_holds_what_its_old_owner_announced() -> None:
+    world, running = two_consumers(Behaviour(commit_s=lambda: 6.0))
+    said: list[Event] = []
+
+    def listen(event: Event) -> bool:
+        said.append(event)
+        return False
+
+    world.behaviour.loses = listen
+    world.rates[B] = 1.2
+    world.run_until(running, lambda: any(isinstance(c, StartConsuming) and c.consumer_id == 3 for c in sent(world)))
+    (stopped,) = [e for e in said if isinstance(e, ConsumingStopped) and e.consumer_id == 2]
+    (announced,) = stopped.announced
+    assert announced.next > 0
+    assert world.channel.ledger()[TABLE, A] == announced.next
+    assert world.clock.now_s() - stopped.at_ms / 1000 >= 6.0
+
+
+def test_a_lake_that_stands_still_delays_a_start_by_a_bounded_time_only() -> None:
+    world, running = two_consumers()
+    world.behaviour.commit_s = lambda: 1e6
+    world.rates[B] = 1.2
+    world.run(running, 3)
+    world.run_until(running, lambda: len(decisions(world)) == 2, deadline_s=30)
+    assert world.owned() == {1: {C}, 2: {B}, 3: {A}}
+    assert 10 <= decisions(world)[1].handover_s <= 14
+
+
+def test_scaling_down_drains_before_it_deletes() -> None:
+    world, running = two_consumers()
+    world.rates.update({A: 0.3, B: 0.3, C: 0.3})
+    leaving = world.fleet.lives[1]
+    world.run_until(running, lambda: leaving.asked_to_stop, deadline_s=40)
+    assert leaving.owns == frozenset()
+    assert world.owned() == {2: {A, B, C}}
+    record = decisions(world)[1]
+    assert record.trigger == "timeout"
+    assert record.deleted == (1,)
+    world.run(running, 20)
+    assert world.fleet.running() == {2}
+
+
+def test_partitions_that_are_no_longer_measured_are_stopped() -> None:
+    world, running = two_consumers()
+    del world.rates[C]
+    world.run_until(running, settled(world, running))
+    assert world.owned() == {2: {A, B}}
+    assert decisions(world)[1].trigger == "vanished"
+
+
+def test_a_silent_monitor_holds_everything() -> None:
+    world, running = two_consumers()
+    world.monitor_is_silent = True
+    world.run(running, 120)
+    assert world.owned() == {1: {C}, 2: {A, B}}
+    assert len(decisions(world)) == 1
+
+
+# Liveness
+
+
+@pytest.mark.parametrize("harm", ["kill", "freeze", "hang"])
+def test_a_dead_silent_or_stuck_consumer_is_replaced_and_resumes_its_partitions(harm: str) -> None:
+    world, running = two_consumers()
+    harmed = world.fleet.lives[2]
+    if harm == "kill":
+        world.fleet.kill(2)
+    elif harm == "freeze":
+        harmed.is_frozen = True
+    else:
+        harmed.is_stuck = True
+    limit = {"kill": 1, "freeze": 7, "hang": 33}[harm]
+    world.run_until(running, lambda: world.fleet.lives[2] is not harmed, deadline_s=limit)
+    world.run_until(running, settled(world, running), deadline_s=10)
+    assert world.owned() == {1: {C}, 2: {A, B}}
+    assert not harmed.is_alive
+    assert list(running.history)[-1] == "Sentinel"
+    assert running.history.count("Synchronize") == 1  # it resumed exactly what it owned: nothing to ask
+    assert len(decisions(world)) == 1
+
+
+def test_a_consumer_that_comes_back_with_other_partitions_makes_the_controller_synchronise() -> None:
+    world, running = two_consumers()
+    world.fleet.kill(2)
+    world.fleet.lives[2].volume.partitions = frozenset({B})
+    world.run_until(running, lambda: running.history.count("Synchronize") == 2)
+    world.run_until(running, settled(world, running))
+    assert world.owned()[2] >= {B}
+
+
+def test_silence_of_the_whole_channel_is_not_held_against_the_consumers() -> None:
+    world, running = two_consumers()
+    lives = dict(world.fleet.lives)
+    world.behaviour.loses = lambda event: True
+    world.monitor_is_silent = True
+    world.run(running, 60)
+    world.monitor_is_silent = False
+    world.run(running, 1.2)  # the monitor is heard a little before the consumers
+    world.behaviour.loses = lambda event: False
+    world.run(running, 10)
+    assert world.fleet.lives == lives
+
+
+def test_a_controller_that_slept_does_not_hold_it_against_the_consumers() -> None:
+    world, running = two_consumers()
+    lives = dict(world.fleet.lives)
+    world.clock.wait(300)
+    world.run(running, 10)
+    assert world.fleet.lives == lives
+    assert running.history.count("Synchronize") == 1
+
+
+def test_a_consumer_that_cannot_be_restarted_gives_its_partitions_to_others() -> None:
+    world, running = two_consumers()
+    world.fleet.refused[2] = 1000
+    world.fleet.kill(2)
+    world.run_until(running, lambda: running.assignment.partitions == {A, B, C} and 2 not in running.assignment.owners)
+    world.run_until(running, settled(world, running))
+    # 1.2 and 1.4 need two consumers, and 2 is avoided.
+    assert sorted(world.owned()) == [1, 3]
+    alerts = [r for r in world.channel.records if r.outcome == "alert"]
+    assert len(alerts) == 1
+    assert alerts[0].alerts[0].startswith("consumer 2 was given up after 4 lives in a row")
+
+
+def test_starts_are_retried_with_growing_pauses() -> None:
+    world = VirtualPipeline({A: 1.0})
+    world.fleet.refused[1] = 2
+    running = controller(world)
+    world.run_until(running, settled(world, running))
+    (record,) = decisions(world)
+    # Refused at once, again at once, then a pause of 2 s and 5 s to start.
+    assert record.ready_s == pytest.approx(7, abs=1)
+    assert record.created == (1,)
+
+
+def test_new_consumers_that_never_get_ready_end_in_out_of_sync_with_their_names() -> None:
+    world, running = two_consumers(Behaviour(start_s=lambda n: 1e6 if n == 3 else 1.0))
+    world.rates[B] = 1.2
+    world.run_until(running, lambda: running.history.count("Synchronize") == 2, deadline_s=100)
+    failed = [r for r in world.channel.records if r.outcome.startswith("out of sync")]
+    assert [r.outcome for r in failed] == ["out of sync: waited 60 s for consumers 3 to be ready"]
+    assert world.owned() == {1: {C}, 2: {A, B}}
+    world.run_until(running, settled(world, running))
+    world.run_until(running, lambda: 4 in running.assignment.owners)  # the next attempt passes over 3
+    world.run_until(running, settled(world, running))
+
+
+def test_an_owner_that_dies_before_it_acknowledges_a_stop_does_not_block_the_group() -> None:
+    world, running = two_consumers(Behaviour(cycle_s=lambda n: 3.0))
+    world.rates[B] = 1.2
+    world.run_until(running, lambda: bool(stops(world)))
+    world.fleet.kill(2)
+    world.run_until(running, lambda: running.history.count("Synchronize") == 2, deadline_s=25)
+    failed = [r.outcome for r in world.channel.records if r.outcome.startswith("out of sync")]
+    assert failed == ["out of sync: consumer 2 was replaced meanwhile"]
+    world.run_until(running, lambda: len(decisions(world)) == 2)
+    world.run_until(running, settled(world, running))
+    assert world.owned()[2] == {B}
+
+
+def test_a_lost_acknowledgement_ends_in_out_of_sync_and_the_real_state_is_found() -> None:
+    world, running = two_consumers()
+    world.behaviour.loses = lambda event: isinstance(event, ConsumingStarted)
+    world.rates[B] = 1.2
+    world.run_until(running, lambda: running.history.count("Synchronize") == 2, deadline_s=60)
+    world.behaviour.loses = lambda event: False
+    failed = [r.outcome for r in world.channel.records if r.outcome.startswith("out of sync")]
+    assert failed == ["out of sync: waited 20 s for consumer 3 to start 1 partitions"]
+    world.run_until(running, settled(world, running))
+    assert world.owned() == {1: {C}, 2: {B}, 3: {A}}
+    assert len(decisions(world)) == 1  # nothing was left to decide
+
+
+# Synchronize
+
+
+def test_a_restarted_controller_finds_the_owners_and_pauses_nobody() -> None:
+    world, _ = two_consumers()
+    lives, before = dict(world.fleet.lives), len(world.channel.sent)
+    world.clock.wait(5)
+    second = controller(world)
+    world.run_until(second, settled(world, second), deadline_s=5)
+    assert second.assignment == Assignment({1: frozenset({C}), 2: frozenset({A, B})})
+    assert {type(c) for _, c in world.channel.sent[before:]} == {StateQuery}
+    assert world.fleet.lives == lives
+
+
+def test_a_controller_restarted_in_the_middle_of_a_handover_finishes_the_job() -> None:
+    world, running = two_consumers(Behaviour(cycle_s=lambda n: 3.0))
+    world.rates[B] = 1.2
+    world.run_until(running, lambda: bool(stops(world)))
+    second = controller(world)
+    world.run_until(second, settled(world, second))
+    assert {frozenset(p) for p in world.owned().values()} == {frozenset({A}), frozenset({B}), frozenset({C})}
+
+
+def test_an_older_controller_ends_when_a_newer_one_took_over() -> None:
+    world, first = two_consumers()
+    second = controller(world)
+    with pytest.raises(Superseded, match="a newer controller took over"):
+        first.step()
+    world.run_until(second, settled(world, second))
+
+
+def test_a_consumer_that_does_not_answer_is_replaced_and_answers_for_what_it_restored() -> None:
+    world, _ = two_consumers()
+    frozen = world.fleet.lives[2]
+    frozen.is_frozen = True
+    second = controller(world)
+    world.run_until(second, settled(world, second), deadline_s=40)
+    assert world.fleet.lives[2] is not frozen
+    assert second.assignment == Assignment({1: frozenset({C}), 2: frozenset({A, B})})
+
+
+def test_a_partition_claimed_twice_is_stopped_everywhere_but_at_one_consumer() -> None:
+    world, _ = two_consumers()
+    claimant = world.fleet.lives[2]
+    claimant.volume.partitions |= {C}
+    claimant.positions[C] = 0
+    before = len(world.channel.sent)
+    second = controller(world)
+    world.run_until(second, settled(world, second), deadline_s=20)
+    assert world.owned() == {1: {C}, 2: {A, B}}
+    assert [(c.consumer_id, c.partitions) for c in stops(world)] == [(2, (C,))]
+    assert not any(isinstance(c, StartConsuming) for _, c in world.channel.sent[before:])
+
+
+def test_a_consumer_nobody_asked_for_is_adopted() -> None:
+    world, running = two_consumers()
+    world.channel.prepare(7)
+    world.fleet.start(7)
+    world.run_until(running, lambda: 7 not in world.fleet.running(), deadline_s=60)  # it owns nothing: surplus
+    world.run_until(running, settled(world, running))
+
+
+# Zombies and garbage
+
+
+def _report(consumer_id: int, incarnation: str, started_at_ms: int, *partitions: TopicPartition) -> ConsumerState:
+    return ConsumerState("", consumer_id, incarnation, partitions, 0, started_at_ms, 0, 0, 0, 0.0, 0.0, 0.0, "")
+
+
+def test_a_zombie_is_ignored_and_ends_when_it_sees_a_command_for_its_successor() -> None:
+    world, running = two_consumers()
+    zombie = world.fleet.lose(2)
+    world.run_until(running, lambda: 2 in world.fleet.lives and world.fleet.lives[2].is_up)
+    world.run(running, 10)
+    assert zombie.is_alive
+    assert running.history.count("Synchronize") == 1
+    world.rates[B] = 1.2
+    world.run_until(running, lambda: not zombie.is_alive)
+    world.run_until(running, settled(world, running))
+
+
+def test_garbage_on_the_event_channel_changes_nothing() -> None:
+    world, running = two_consumers()
+    now = world.clock.now_ms()
+    garbage: list[Event] = [
+        _report(99, "99/1", now, A),
+        _report(2, "2/0", 5, C),
+        _report(2, "nobody", now + 10**9, C),
+        ConsumingStopped("0-1", 2, world.fleet.lives[2].incarnation, (A, B), now, ()),
+        ConsumingStarted("who", 1, "1/0", (A, B), now),
+    ]
+    for event in garbage:
+        world.channel.put(event)
+    world.run(running, 20)
+    assert running.history.count("Synchronize") == 1
+    assert world.owned() == {1: {C}, 2: {A, B}}
+
+
+def test_one_odd_heartbeat_is_a_late_one_and_two_are_a_difference() -> None:
+    world, running = two_consumers()
+    life = world.fleet.lives[1]
+    world.channel.put(_report(1, life.incarnation, life.started_at_ms))
+    world.run(running, 5)
+    assert running.history.count("Synchronize") == 1
+    life.volume.partitions = frozenset()
+    world.run_until(running, lambda: running.history.count("Synchronize") == 2, deadline_s=5)
+    world.run_until(running, settled(world, running))
+
+
+# Spares
+
+
+def test_a_warm_spare_takes_over_without_waiting_for_a_start() -> None:
+    settings = Settings(CAPACITY, PACKING, warm=1, ack_deadline_s=20, heartbeat_deadline_s=5)
+    world, running = two_consumers(settings=settings)
+    world.run(running, 8)
+    assert world.fleet.running() == {1, 2, 3}
+    world.rates[B] = 1.2
+    world.run_until(running, lambda: len(decisions(world)) == 2)
+    record = decisions(world)[1]
+    assert record.created == ()
+    assert record.ready_s == 0.0
+    assert world.owned() == {1: {C}, 2: {B}, 3: {A}}
+    world.run(running, 8)
+    assert world.fleet.running() == {1, 2, 3, 4}
+    world.rates.update({A: 0.3, B: 0.3, C: 0.3})
+    world.run_until(running, lambda: len(decisions(world)) == 3)
+    world.run(running, 5)
+    (owner,) = world.owned()
+    assert len(world.fleet.running()) == 2
+    assert owner in world.fleet.running()
+
+
+def test_the_lowest_free_id_is_reused() -> None:
+    world, running = two_consumers()
+    world.rates.update({A: 0.3, B: 0.3, C: 0.3})
+    world.run_until(running, lambda: world.owned() == {2: {A, B, C}})
+    world.run(running, 12)
+    world.rates.update({A: 0.9, B: 0.5, C: 1.2})
+    world.run_until(running, lambda: len(decisions(world)) == 3)
+    assert sorted(world.owned()) == [1, 2]
+
+
+def test_a_new_consumer_forgets_what_an_earlier_life_of_its_id_owned() -> None:
+    world, running = two_consumers()
+    world.fleet.start(3)
+    world.fleet.lives[3].volume.partitions = frozenset({A, D})
+    world.fleet.kill(3)
+    world.rates[B] = 1.2
+    world.run_until(running, lambda: world.owned() == {1: {C}, 2: {B}, 3: {A}})
+    world.run_until(running, settled(world, running))
+
+
+# Journal
+
+
+def test_an_alert_is_told_once_while_it_lasts_and_again_when_it_comes_back() -> None:
+    world = VirtualPipeline({A: 3.0})
+    running = controller(world)
+
+    def alerts() -> list[DecisionRecord]:
+        return decisions(world, "alert")
+
+    for rate in (3.0, 3.1, 3.2):
+        world.rates[A] = rate
+        world.run(running, 60)
+    assert len(alerts()) == 1
+    assert "t-0 is written at 3e-06 MB/s" in alerts()[0].alerts[0]
+    world.rates[A] = 1.0
+    world.run(running, 100)
+    world.rates[A] = 3.0
+    world.run(running, 5)
+    assert len(alerts()) == 2
+
+
+def test_an_oversize_partition_does_not_send_the_controller_into_a_loop() -> None:
+    world = VirtualPipeline({A: 3.0, B: 0.1})
+    running = controller(world)
+    world.run(running, 300)
+    assert len(decisions(world)) == 1
+    assert world.owned() == {1: {A}, 2: {B}}
+
+
+def test_a_dry_run_writes_decisions_down_and_sends_nothing() -> None:
+    world, _ = two_consumers()
+    before, records = len(world.channel.sent), len(world.channel.records)
+    rehearsal = DryRun(_policy(), world.channel, world.clock, SETTINGS)
+    world.rates[B] = 1.2
+    world.run(rehearsal, 30)
+    assert len(world.channel.sent) == before
+    written = world.channel.records[records:]
+    assert [(r.outcome, r.trigger, r.created, r.moved) for r in written] == [("dry-run", "overload", (3,), 1)]
+    world.rates.update({A: 0.3, B: 0.3, C: 0.3})
+    world.run(rehearsal, 15)
+    last = world.channel.records[-1]
+    assert (last.outcome, last.trigger, last.consumers_before, last.consumers_after) == ("dry-run", "timeout", 3, 1)
+    assert world.owned() == {1: {C}, 2: {A, B}}
+
+
+def test_a_dry_run_does_not_supersede_the_controller_in_charge() -> None:
+    world, running = two_consumers()
+    rehearsal = DryRun(_policy(), world.channel, world.clock, SETTINGS)
+    world.rates[B] = 1.2
+    world.run(rehearsal, 10)
+    world.run_until(running, settled(world, running))
