@@ -28,7 +28,8 @@ FREE_DISK_BYTES = 300 * 1024**2
 LOCK_DEADLINE_S = 900.0
 IVY_SILENCE_S = 120.0
 """Ivy prints something for every module and every few kB: this long without a word means a dead connection."""
-POLL_S = 0.1
+POLL_S = 0.05
+SHORT_LIVED_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 SCALA = "2.13"
 KAFKA_VERSION = "4.1.0"
@@ -196,7 +197,7 @@ def _fetch(name: str, ivy_xml: str, folder: Path, progress: Progress | None) -> 
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder.parent, ignore_cleanup_errors=True) as scratch:
         Path(scratch, "ivy.xml").write_text(ivy_xml)
         fetched = Path(scratch, "jars")
-        command = [str(executable), "-jar", str(_ivy_jar()), "-cache", str(cache_dir() / "ivy")]
+        command = [str(executable), *SHORT_LIVED_JVM, "-jar", str(_ivy_jar()), "-cache", str(cache_dir() / "ivy")]
         if settings := os.environ.get("HEADGATE_IVY_SETTINGS"):
             command += ["-settings", settings]
         command += ["-ivy", f"{scratch}/ivy.xml", "-confs", "default", "-types", "jar", "bundle"]

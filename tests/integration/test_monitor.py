@@ -33,6 +33,11 @@ from headgate.model.messages import BytesPerRecord, CycleRecord, Measurement, Pa
 
 PAYLOAD_BYTES = 123
 GROWS = {"retention.ms": "-1"}
+TOLERANCE = {"offsets": 0.03, "log_dirs": 0.10}
+"""Relative error allowed against the known load. Log bytes per record swing with the size of the producer's batches,
+which swings with the load of the machine, and the payload share follows only slowly: means of single runs were up to
+5.5 % off, to either side, where those of the offset source stayed within 0.3 %. It still tells right from wrong:
+without a payload share every partition is over 60 % off, with one for the whole topic three of the four over 30 %."""
 Found = TypeVar("Found")
 
 
@@ -219,8 +224,9 @@ def test_e1_constant_rates_are_measured_by_both_sources(
 ) -> None:
     settled = [rate for _, rate in experiment.settled(source, partition)]
     assert len(settled) >= 5
-    assert statistics.median(r.records_per_s for r in settled) == pytest.approx(records_per_s, rel=0.05)
-    assert statistics.median(r.bytes_per_s for r in settled) == pytest.approx(records_per_s * 123, rel=0.05)
+    assert statistics.median(r.records_per_s for r in settled) == pytest.approx(records_per_s, rel=0.03)
+    nominal = records_per_s * PAYLOAD_BYTES
+    assert statistics.median(r.bytes_per_s for r in settled) == pytest.approx(nominal, rel=TOLERANCE[source])
     assert {m.source for m in experiment.measured[source]} == {source}
 
 
@@ -229,7 +235,8 @@ def test_e1_random_waits_are_measured_by_both_sources(experiment: Experiment, so
     settled = experiment.settled(source, 3)
     assert len(settled) >= 5
     known = [experiment.load.bytes_per_s(3, at_s, rate.span_s) for at_s, rate in settled]
-    assert statistics.mean(rate.bytes_per_s for _, rate in settled) == pytest.approx(statistics.mean(known), rel=0.05)
+    measured = statistics.mean(rate.bytes_per_s for _, rate in settled)
+    assert measured == pytest.approx(statistics.mean(known), rel=TOLERANCE[source])
     # 123 bytes every 0.01005 s on average. The readings rest on at least 400 records whose waits deviate by 57 %:
     # 0.57 / sqrt(400) is 3 %, thrice that is allowed.
     assert statistics.mean(known) == pytest.approx(123 / 0.01005, rel=0.09)
@@ -456,7 +463,10 @@ def test_only_leader_replicas_are_counted_and_a_new_leader_restarts_the_window(t
 
         moved = TopicPartition("orders", 0)
         give_another_leader(kafka.bootstrap, admin, moved)
-        third = source.sample().counters
+        # A new leader gives no offsets until its high watermark has caught up; the sample leaves the partition out.
+        third = eventually(
+            lambda: found if moved in (found := source.sample().counters) else None, "the new leader answers"
+        )
         assert third[moved].life == second[moved].life + 1
         assert third[moved].payload_bytes == second[moved].payload_bytes
         assert {third[p].life for p in partitions - {moved}} == {0}

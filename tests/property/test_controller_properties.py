@@ -14,7 +14,7 @@ from headgate.controller.ports import Command, Event
 from headgate.controller.settings import Settings
 from headgate.controller.virtual import Behaviour, MemoryChannel, MemoryFleet, VirtualPipeline
 from headgate.model import TopicPartition
-from headgate.model.messages import ConsumerState, ConsumingStarted, ConsumingStopped, StartConsuming
+from headgate.model.messages import ConsumerState, ConsumingStarted, ConsumingStopped, StartConsuming, StopConsuming
 from headgate.packing.modified_any_fit import ModifiedWorstFit
 from headgate.policies.sentinel import Sentinel
 
@@ -78,7 +78,7 @@ class HostileWorld(RuleBasedStateMachine):
         policy = Sentinel(ModifiedWorstFit(), 2.0, 1.5, max_sentinel_s=10, max_consumers=5, stale_after_s=5)
         return Controller(policy, self.world.channel, self.world.fleet, self.world.clock, self.settings)
 
-    @rule(seconds=st.floats(0.2, 40))
+    @rule(seconds=st.floats(0.2, 3) | st.floats(3, 40))
     def time_passes(self, seconds: float) -> None:
         self.world.run(self.controller, seconds)
 
@@ -118,6 +118,40 @@ class HostileWorld(RuleBasedStateMachine):
     @rule(index=st.integers(0, 9))
     def a_consumer_becomes_a_zombie(self, index: int) -> None:
         self.world.fleet.lose(self._pick(index))
+
+    @rule(
+        shift=st.integers(1, 5),
+        delay_s=st.floats(0, 4),
+        strike=st.sampled_from(["restart", "kill", "freeze", "lose", "sleep"]),
+        index=st.integers(0, 9),
+    )
+    def something_strikes_in_the_middle_of_a_handover(
+        self, shift: int, delay_s: float, strike: str, index: int
+    ) -> None:
+        """Rates change hands, so that partitions must too, and the blow falls while commands are under way."""
+        sizes = [1.4, 1.2, 0.9, 0.6, 0.3, 0.1]
+        self.world.rates = {p: sizes[(n + shift) % 6] for n, p in enumerate(PARTITIONS)}
+        known = len(self.world.channel.sent)
+        for _ in range(200):
+            self.world.run(self.controller, 0.2)
+            if any(isinstance(c, StartConsuming | StopConsuming) and c.incarnation for c in self._sent_since(known)):
+                break
+        self.world.run(self.controller, delay_s)
+        if strike == "restart":
+            self.controller = self._new_controller()
+        elif strike == "sleep":
+            self.world.clock.wait(30)
+        elif self.world.fleet.running():
+            consumer_id = self._pick(index)
+            if strike == "kill":
+                self.world.fleet.kill(consumer_id)
+            elif strike == "freeze":
+                self.world.fleet.lives[consumer_id].is_frozen = True
+            else:
+                self.world.fleet.lose(consumer_id)
+
+    def _sent_since(self, known: int) -> list[Command]:
+        return [command for _, command in self.world.channel.sent[known:]]
 
     @rule(consumer_id=st.integers(1, 4), starts=st.integers(1, 5))
     def starts_will_be_refused(self, consumer_id: int, starts: int) -> None:

@@ -214,6 +214,18 @@ def test_a_dead_silent_or_stuck_consumer_is_replaced_and_resumes_its_partitions(
     assert len(decisions(world)) == 1
 
 
+def test_nothing_is_decided_while_an_owner_is_being_replaced() -> None:
+    world, running = two_consumers()
+    world.behaviour.start_s = lambda consumer_id: 20.0
+    world.fleet.kill(2)
+    world.rates[B] = 1.2
+    world.run(running, 15)
+    assert running.state == "Sentinel"
+    assert world.fleet.running() == {1, 2}
+    world.run_until(running, lambda: len(decisions(world)) == 2)
+    assert world.owned() == {1: {C}, 2: {B}, 3: {A}}
+
+
 def test_a_consumer_that_comes_back_with_other_partitions_makes_the_controller_synchronise() -> None:
     world, running = two_consumers()
     world.fleet.kill(2)
@@ -328,6 +340,20 @@ def test_a_controller_restarted_in_the_middle_of_a_handover_finishes_the_job() -
     second = controller(world)
     world.run_until(second, settled(world, second))
     assert {frozenset(p) for p in world.owned().values()} == {frozenset({A}), frozenset({B}), frozenset({C})}
+
+
+def test_a_heartbeat_is_no_answer_because_commands_may_still_be_on_their_way() -> None:
+    world, running = two_consumers()
+    world.behaviour.cycle_s = lambda consumer_id: 8.0
+    world.rates[B] = 1.2
+    world.run_until(running, lambda: any(isinstance(c, StartConsuming) and c.consumer_id == 3 for c in sent(world)))
+    known = len(world.channel.sent)
+    second = controller(world)
+    world.run(second, 5)  # the new owner reports several times that it owns nothing before it obeys
+    assert second.state == "Synchronize"
+    world.run_until(second, settled(world, second))
+    assert world.owned() == {1: {C}, 2: {B}, 3: {A}}
+    assert not any(isinstance(c, StartConsuming | StopConsuming) for c in sent(world)[known:])
 
 
 def test_an_older_controller_ends_when_a_newer_one_took_over() -> None:

@@ -42,7 +42,9 @@ def consumer(
     worker = Worker(
         pipeline,
         id,
-        lambda: start_session(spark.master, folder, f"{pipeline.name}-{id}", spark.remote, spark.conf),
+        lambda: start_session(
+            spark.master, folder, f"{pipeline.name}-{id}", spark.remote, spark.conf, python_path=pipeline.folder
+        ),
         folder,
     )
     worker.run(stop, kill)

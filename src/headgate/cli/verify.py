@@ -54,7 +54,7 @@ def verify(
 
 def print_verdicts(console: Console, verdicts: list[Any]) -> None:
     shown = Table(title="Every offset exactly once?", title_justify="left")
-    for name in ("table", "rows", "offsets", "rejected", "filtered", "skipped by Kafka", "missing", "duplicates", ""):
+    for name in ("table", "rows", "offsets", "rejected", "filtered", "skipped", "missing", "doubled", ""):
         shown.add_column(name, justify="left" if name in ("table", "") else "right")
     for v in verdicts:
         mark = "[green]ok[/]" if v.ok else "[red]NOT OK[/]"

@@ -8,7 +8,9 @@ from headgate.config.pipeline import Pipeline
 
 def librdkafka_settings(pipeline: Pipeline) -> dict[str, str]:
     """What every confluent-kafka client takes (admin, producer, consumer): the address and `kafka.client`."""
-    return {"bootstrap.servers": pipeline.kafka.brokers, **pipeline.kafka.client}
+    # The client's own log goes past Python's to the terminal, a line for every refused connection; errors reach the
+    # callers anyway. `log_level` in kafka.client brings it back.
+    return {"bootstrap.servers": pipeline.kafka.brokers, "log_level": "2", **pipeline.kafka.client}
 
 
 def librdkafka_consumer_settings(pipeline: Pipeline) -> dict[str, str]:

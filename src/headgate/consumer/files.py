@@ -38,3 +38,7 @@ class Warehouse:
         for location in files:
             filesystem, path, _ = self._open(location)
             filesystem.delete_file(path)
+
+    def remove_folder(self, location: str) -> None:
+        filesystem, path, _ = self._open(location)
+        filesystem.delete_dir(path)

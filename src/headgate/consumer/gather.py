@@ -59,22 +59,29 @@ def as_ranges(chosen: Mapping[TopicPartition, tuple[int, int]]) -> tuple[Range, 
 
 
 class RateCap:
-    """A token bucket: lets through `bytes_per_s` on average, saving up at most two seconds' worth."""
+    """A token bucket: lets through `bytes_per_s` on average.
+
+    It saves up two seconds' worth, or what the last cycle took if that was longer: a cap on the rate must not turn
+    into a lower one because cycles are slow.
+    """
 
     def __init__(self, bytes_per_s: float | None, now_s: float) -> None:
         self._rate = bytes_per_s
         self._tokens = 0.0
         self._at = now_s
+        self._spent_at = now_s
 
     def allowance(self, now_s: float) -> float:
         """How many bytes may be read now; infinite without a cap."""
         if self._rate is None:
             return float("inf")
-        self._tokens = min(2.0 * self._rate, self._tokens + (now_s - self._at) * self._rate)
+        most_s = max(2.0, now_s - self._spent_at)
+        self._tokens = min(most_s * self._rate, self._tokens + (now_s - self._at) * self._rate)
         self._at = now_s
         return max(0.0, self._tokens)
 
-    def spend(self, payload_bytes: float) -> None:
+    def spend(self, payload_bytes: float, chosen_at_s: float) -> None:
         """May go below zero when records were larger than expected; the next cycles wait it out."""
-        if self._rate is not None:
+        if self._rate is not None and payload_bytes > 0:
             self._tokens -= payload_bytes
+            self._spent_at = chosen_at_s

@@ -85,6 +85,25 @@ class TableJob:
             )
         return str(good.schema.json())
 
+    def warm_up(self, stem: str) -> None:
+        """Runs the whole way once with made-up records, so that the first real cycle does not pay for Spark's start."""
+        kafka = self._spark.range(100).selectExpr(
+            "CAST(NULL AS BINARY) AS key",
+            "CAST(CAST(id AS STRING) AS BINARY) AS value",
+            "'warm-up' AS topic",
+            "0 AS partition",
+            "id AS offset",
+            "current_timestamp() AS timestamp",
+            "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
+        )
+        seen = Observation()
+        try:
+            decoded = self._decoded(kafka).observe(seen, *_input_metrics([]))
+            self._save(self._transformed(decoded, ()), stem, 100)
+            self._warehouse.remove_folder(self._warehouse.data_folder(self._table.name, stem))
+        except (PySparkException, Py4JError) as error:
+            log.info("table %s: warm-up ended early: %s", self._table.name, _reason(error))
+
     def run(self, ranges: Sequence[Range], stem: str) -> JobResult:
         """Reads the ranges and writes their files below `stem`, a name no other cycle uses."""
         bad: tuple[_Bad, ...] = ()

@@ -62,8 +62,12 @@ def start_session(
     remote: str | None = None,
     conf: Mapping[str, str] | None = None,
     jar_sets: tuple[jars.JarSet, ...] = (jars.SPARK,),
+    python_path: Path | None = None,
 ) -> SparkSession:
-    """A session of this process. The JVM's log goes to a file in `logs`; `conf` is the user's and wins."""
+    """A session of this process. The JVM's log goes to a file in `logs`; `conf` is the user's and wins.
+
+    `python_path` is where Spark's Python workers find the modules of the user's transforms.
+    """
     if remote is not None:
         return SparkSession.builder.remote(remote).appName(name).getOrCreate()
     logs.mkdir(parents=True, exist_ok=True)
@@ -71,6 +75,8 @@ def start_session(
     log4j.write_text(_LOG4J.format(log=logs / "spark.log"))
     paths = [str(path) for jar_set in jar_sets for path in jars.resolve(jar_set)]
     os.environ.setdefault("JAVA_HOME", str(jars.java().resolve().parent.parent))
+    if python_path is not None:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(python_path), os.environ.get("PYTHONPATH"))))
     settings = {
         **SETTINGS,
         "spark.jars": ",".join(paths),

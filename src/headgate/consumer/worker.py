@@ -114,6 +114,8 @@ class Worker:
         spark = self._session()
         warehouse = Warehouse(self._pipeline.lake)
         self._jobs = {t.name: TableJob(spark, self._pipeline, t, warehouse) for t in self._pipeline.tables}
+        for job in self._jobs.values():
+            job.warm_up(f"warm-up-{self.incarnation}")
         self._tail = self._resume()
         self._started_ms = self._cycle_finished_ms = _now_ms()
         heart = threading.Thread(target=self._beat, args=(kill,), name=f"heartbeat-{self.id}", daemon=True)
@@ -343,6 +345,7 @@ class Worker:
             if full or time.monotonic() >= until or stop.is_set() or kill.is_set():
                 break
             self._listen(min(_POLL_S, max(0.0, until - time.monotonic())))
+        self._chosen_at_s = time.monotonic()
         budget = min(self._settings.batch_bytes, allowance)
         chosen: dict[str, list[Range]] = {}
         for (table, partition), (start, end) in choose_ranges(pending, budget, self._cycle).items():
@@ -446,7 +449,7 @@ class Worker:
                 self._sizes[partition] = known + 0.3 * (size - known)
         payload_bytes = sum(r.stats.payload_bytes for r in results.values())
         records = sum(r.stats.records for r in results.values())
-        self._cap.spend(payload_bytes)
+        self._cap.spend(payload_bytes, self._chosen_at_s)
         busy_s = gather_s + process_s + announce_s
         self._pace.add(payload_bytes, busy_s, total_s, peak)
         _BYTES.labels(self.id).inc(payload_bytes)

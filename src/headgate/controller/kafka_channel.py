@@ -7,7 +7,7 @@ from typing import get_args
 from confluent_kafka.admin import AdminClient
 
 from headgate.controller.ports import Command, Event
-from headgate.kafka.channel import BEGINNING, END, Outbox, Received, Tail, Topics, grow_control
+from headgate.kafka.channel import BEGINNING, END, Last, Outbox, Received, Tail, Topics, grow_control
 from headgate.model import TopicPartition
 from headgate.model.messages import DecisionRecord, LedgerState, Measurement
 
@@ -37,10 +37,9 @@ class KafkaChannel:
                 (topics.control, 0): END,
                 (topics.measurements, 0): END,
                 (topics.ledger, 0): BEGINNING,
-                (topics.decisions, 0): BEGINNING,
+                (topics.decisions, 0): Last(_RECENT_DECISIONS),
             },
         )
-        self._tail.skip_to_last(topics.decisions, last=_RECENT_DECISIONS)
         self._take(self._tail.read_to_end())
 
     def prepare(self, highest_consumer_id: int) -> None:

@@ -143,6 +143,8 @@ class MemoryChannel:
 class Volume:
     """What a consumer keeps across its lives (L-20)."""
 
+    life: str = ""
+    """Who wrote it last; an earlier life that finds another name here has been replaced."""
     partitions: frozenset[TopicPartition] = frozenset()
     next_command: int = 0
     epoch: int = 0
@@ -158,6 +160,7 @@ class SimulatedConsumer:
     channel: MemoryChannel
     behaviour: Behaviour
     volume: Volume
+    """Shared by all lives of an id."""
     started_at_ms: int = 0
     is_alive: bool = True
     is_up: bool = False
@@ -168,11 +171,16 @@ class SimulatedConsumer:
     asked_to_stop: bool = False
     cycle: int = 0
     cycle_finished_at_ms: int = 0
+    next_command: int = 0
     positions: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def incarnation(self) -> str:
         return f"{self.consumer_id}/{self.number}"
+
+    @property
+    def is_replaced(self) -> bool:
+        return self.volume.life != self.incarnation
 
     @property
     def owns(self) -> frozenset[TopicPartition]:
@@ -182,6 +190,7 @@ class SimulatedConsumer:
         if not self.is_alive:
             return
         self.is_up = True
+        self.volume.life, self.next_command = self.incarnation, self.volume.next_command
         self.started_at_ms = self.cycle_finished_at_ms = self.clock.now_ms()
         self._position(self.volume.partitions)
         self._beat()
@@ -211,7 +220,7 @@ class SimulatedConsumer:
         self._plan_cycle()
 
     def _announce(self) -> None:
-        for partition in self.volume.partitions:
+        for partition in self.positions:
             self.positions[partition] += 10
             following = self.positions[partition]
             self.clock.after(
@@ -225,8 +234,13 @@ class SimulatedConsumer:
         }
 
     def _obey(self) -> None:
-        queued = self.channel.commands[self.consumer_id][self.volume.next_command :]
-        self.volume.next_command += len(queued)
+        queued = self.channel.commands[self.consumer_id][self.next_command :]
+        if not queued:
+            return
+        if self.is_replaced:
+            self._leave("replaced")
+            return
+        self.next_command += len(queued)
         replies: list[Event] = []
         for command in queued:
             if command.epoch < self.volume.epoch:
@@ -236,9 +250,7 @@ class SimulatedConsumer:
                 replies.append(self._state(command.command_id))
             elif command.incarnation in ("", self.incarnation):
                 replies.append(self._apply(command))
-            elif int(command.incarnation.split("/")[1]) > self.number:
-                self._leave("replaced")
-                return
+        self.volume.next_command = self.next_command
         for reply in replies:
             self.channel.say(reply)
 
@@ -259,7 +271,7 @@ class SimulatedConsumer:
         )
 
     def _leave(self, reason: str) -> None:
-        if reason == "asked to stop":
+        if reason == "asked to stop" and not self.is_replaced:
             self.volume.partitions = frozenset()
         self.is_alive = False
         self.channel.say(ConsumerLeft(self.consumer_id, self.incarnation, self.clock.now_ms(), reason))
@@ -269,7 +281,7 @@ class SimulatedConsumer:
             command_id=command_id,
             consumer_id=self.consumer_id,
             incarnation=self.incarnation,
-            partitions=tuple(sorted(self.volume.partitions)),
+            partitions=tuple(sorted(self.positions if self.is_replaced else self.volume.partitions)),
             at_ms=self.clock.now_ms(),
             started_at_ms=self.started_at_ms,
             cycle=self.cycle,
@@ -333,10 +345,8 @@ class MemoryFleet:
         self.lives[consumer_id].is_alive = False
 
     def lose(self, consumer_id: int) -> SimulatedConsumer:
-        """It lives on where the fleet no longer sees it, on a volume of its own: a zombie."""
-        zombie = self.lives.pop(consumer_id)
-        zombie.volume = Volume(zombie.volume.partitions, zombie.volume.next_command, zombie.volume.epoch)
-        return zombie
+        """It lives on where the fleet can neither see nor stop it: a zombie, once it is replaced."""
+        return self.lives.pop(consumer_id)
 
     def owners(self, partition: TopicPartition) -> frozenset[int]:
         """Living consumers of this fleet that read this partition."""

@@ -199,10 +199,17 @@ class Received:
 BEGINNING, END = OFFSET_BEGINNING, OFFSET_END
 
 
+@dataclass(frozen=True, slots=True)
+class Last:
+    """Start so that only the newest `records` remain to be read (L-34: never work through a backlog)."""
+
+    records: int
+
+
 class Tail:
     """Follows partitions of the internal topics from given offsets. Garbage is counted, logged and passed over."""
 
-    def __init__(self, settings: Mapping[str, Any], start: Mapping[tuple[str, int], int]) -> None:
+    def __init__(self, settings: Mapping[str, Any], start: Mapping[tuple[str, int], int | Last]) -> None:
         self._consumer = Consumer(
             {
                 **settings,
@@ -219,14 +226,19 @@ class Tail:
         """Next offset to read per partition, once known."""
         assigned = []
         for (topic, partition), offset in start.items():
-            at = self._end(topic, partition) if offset == END else offset
+            at = self._definite(topic, partition, offset)
             self.next[topic, partition] = max(at, 0)
             assigned.append(KafkaTopicPartition(topic, partition, at))
         self._consumer.assign(assigned)
 
-    def _end(self, topic: str, partition: int, deadline_s: float = 15) -> int:
-        """A definite offset instead of "the end", so that nothing sent after construction is missed."""
-        return self._watermarks(topic, partition, deadline_s)[1]
+    def _definite(self, topic: str, partition: int, start: int | Last) -> int:
+        """A number instead of "the end", so that nothing sent after construction is missed."""
+        if start == END:
+            return self._watermarks(topic, partition)[1]
+        if isinstance(start, Last):
+            low, high = self._watermarks(topic, partition)
+            return max(low, high - start.records)
+        return start
 
     def _watermarks(self, topic: str, partition: int, deadline_s: float = 15) -> tuple[int, int]:
         until = time.monotonic() + deadline_s
@@ -281,14 +293,6 @@ class Tail:
         """Compaction and transactions leave holes, so ask the client rather than count records."""
         position: int = self._consumer.position([KafkaTopicPartition(*key)])[0].offset
         return max(position, self.next[key])
-
-    def skip_to_last(self, topic: str, partition: int = 0, last: int = 1) -> None:
-        """Moves so that only the newest `last` records remain to be read (L-34: never work through a backlog)."""
-        low, high = self._watermarks(topic, partition)
-        target = max(low, high - last)
-        if target > self.next[topic, partition]:
-            self.next[topic, partition] = target
-            self._consumer.seek(KafkaTopicPartition(topic, partition, target))
 
     def close(self) -> None:
         self._consumer.close()

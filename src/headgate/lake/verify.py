@@ -149,7 +149,9 @@ def _gaps(offsets: DataFrame, bounds: DataFrame) -> DataFrame:
         .unionByName(fences)
         .withColumn("before", F.lag("_offset").over(ordered))
         .filter("_offset - before > 1")
-        .selectExpr("_topic", "_kafka_partition", "before + 1 AS start", "_offset AS end", "_offset - before - 1 AS offsets")
+        .selectExpr(
+            "_topic", "_kafka_partition", "before + 1 AS start", "_offset AS end", "_offset - before - 1 AS offsets"
+        )
     )
 
 

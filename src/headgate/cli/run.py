@@ -1,0 +1,81 @@
+"""`headgate run`: a pipeline, until it is told to stop."""
+
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from headgate.cli.logs import log_to
+from headgate.config.clients import librdkafka_settings
+from headgate.config.loader import load_pipeline
+from headgate.config.pipeline import Pipeline
+from headgate.errors import ConfigError
+from headgate.kafka.channel import END, Tail, Topics
+from headgate.model.messages import DecisionRecord
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="The pipeline file.", metavar="FILE")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print decisions and their reasons; start nothing, move nothing.")
+    ] = False,
+    roles: Annotated[
+        str, typer.Option(help="Which parts run here; spread them over processes for isolation.")
+    ] = "monitor,controller,committer",
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log more, also to the terminal.")] = False,
+) -> None:
+    """Ingests a pipeline's topics into its tables, with as few consumers as its load needs.
+
+    Ctrl-C or SIGTERM stops cleanly: consumers finish their cycle and everything they read is committed. A kill -9
+    at any moment is safe too; the next start goes on where the lake is.
+
+    Watch it from another terminal with [bold]headgate status FILE[/]. Log files are in the pipeline's home.
+    """
+    from headgate.controller.service import ROLES, Service
+
+    pipeline = load_pipeline(file)
+    chosen = tuple(role.strip() for role in roles.split(",") if role.strip())
+    if unknown := [role for role in chosen if role not in ROLES]:
+        raise ConfigError(f"--roles: {', '.join(unknown)} unknown; choose from {', '.join(ROLES)}")
+    log_to(pipeline.home / "headgate.log", verbose, terminal=verbose)
+    console = Console()
+    stop = threading.Event()
+
+    def asked_to_stop(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, asked_to_stop)
+    signal.signal(signal.SIGINT, asked_to_stop)
+    service = Service(pipeline, chosen, dry_run)
+    service.start()
+    console.print(
+        f"[bold]{pipeline.name}[/]: {', '.join(chosen)} running; log in {pipeline.home / 'headgate.log'}; "
+        f"Ctrl-C stops cleanly."
+    )
+    follow_decisions(console, pipeline, stop, service.failed)
+    console.print("stopping: consumers finish their cycles, the committer commits what they announced")
+    service.stop()
+    console.print("stopped cleanly")
+
+
+def follow_decisions(console: Console, pipeline: Pipeline, stop: threading.Event, failed: threading.Event) -> None:
+    """Prints each decision as it is journalled, until stopped."""
+    topics = Topics(pipeline.name)
+    tail = Tail(librdkafka_settings(pipeline), {(topics.decisions, 0): END})
+    try:
+        while not (stop.is_set() or failed.is_set()):
+            for received in tail.poll(0.5):
+                if isinstance(received.message, DecisionRecord):
+                    console.print(sentence(received.message), highlight=False)
+    finally:
+        tail.close()
+
+
+def sentence(decision: DecisionRecord) -> str:
+    change = f"{decision.consumers_before} → {decision.consumers_after} consumers, {decision.moved} partitions moved"
+    alerts = "".join(f"\n  [yellow]{alert}[/]" for alert in decision.alerts)
+    return f"[bold]{decision.outcome}[/]: {change}. {decision.reason}{alerts}"

@@ -1,0 +1,55 @@
+"""`headgate status`: what a pipeline is doing now."""
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from headgate.cli.logs import log_to
+from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
+from headgate.cli.view import render
+from headgate.config.clients import librdkafka_settings
+from headgate.config.loader import load_pipeline
+from headgate.controller.status import PipelineStatus, StatusReader
+from headgate.kafka.channel import Topics
+
+
+def status(
+    file: PipelineArgument = None,
+    home: Annotated[Path | None, typer.Option(help="Instead of FILE: a folder that `demo --home` kept.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
+    output: Annotated[str, typer.Option(help="text or json; json prints once.")] = "text",
+    interval_s: Annotated[float, typer.Option(help="Seconds between updates.", min=0.2)] = 1.0,
+) -> None:
+    """Consumers, partitions, rates, lag, latency and the last decisions; live until Ctrl-C.
+
+    Everything is read from the pipeline's own Kafka topics, so this works from any machine that reaches the brokers
+    and disturbs nothing.
+    """
+    pipeline = load_pipeline(find_pipeline(file, home))
+    log_to(None)
+    reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name))
+    try:
+        if output == "json":
+            typer.echo(json.dumps(as_json(reader.refresh()), indent=2))
+        elif once:
+            Console().print(render(reader.refresh(), reader.decisions, pipeline.name))
+        else:
+            with Live(render(reader.refresh(), reader.decisions, pipeline.name), screen=False) as live:
+                while True:
+                    time.sleep(interval_s)
+                    live.update(render(reader.refresh(), reader.decisions, pipeline.name))
+    except KeyboardInterrupt:
+        pass
+    finally:
+        reader.close()
+
+
+def as_json(current: PipelineStatus) -> dict[str, Any]:
+    fields = asdict(current)
+    return fields | {"bytes_per_s": current.bytes_per_s, "lag_records": current.lag_records}

@@ -1,0 +1,35 @@
+"""Is the lake complete? Compares the brokers' end offsets with the ledger that the committer published."""
+
+from collections.abc import Mapping
+
+from confluent_kafka.admin import AdminClient
+
+from headgate.config.pipeline import Pipeline
+from headgate.kafka.channel import BEGINNING, Tail, Topics
+from headgate.kafka.offsets import end_offsets, partitions_where
+from headgate.model import TopicPartition
+from headgate.model.messages import LedgerState
+
+
+def lag_records(pipeline: Pipeline, settings: Mapping[str, str]) -> int:
+    """Offsets not in the lake yet, summed over tables; a table that nothing is known of counts in full."""
+    admin = AdminClient(dict(settings))
+    ends = end_offsets(admin, partitions_where(admin, pipeline.matches), pipeline.kafka.isolation == "read_committed")
+    ledgers: dict[str, LedgerState] = {}
+    tail = Tail(settings, {(Topics(pipeline.name).ledger, 0): BEGINNING})
+    try:
+        for received in tail.read_to_end():
+            if isinstance(received.message, LedgerState):
+                known = ledgers.get(received.message.table)
+                if known is None or received.message.sequence >= known.sequence:
+                    ledgers[received.message.table] = received.message
+    finally:
+        tail.close()
+    lag = 0
+    for table in pipeline.tables:
+        positions = {
+            TopicPartition(p.topic, p.partition): p.next
+            for p in (ledgers[table.name].positions if table.name in ledgers else ())
+        }
+        lag += sum(max(0, end - positions.get(p, 0)) for p, end in ends.items() if table.matches(p.topic))
+    return lag

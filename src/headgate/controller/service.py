@@ -1,0 +1,198 @@
+"""A whole pipeline in one process: monitor, controller, committer and fleet, started and stopped in the right order."""
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from prometheus_client import start_http_server
+from pyspark.sql import SparkSession
+
+from headgate import jars
+from headgate.config.clients import librdkafka_settings
+from headgate.config.pipeline import Pipeline
+from headgate.consumer.spark import start_session
+from headgate.consumer.worker import Worker
+from headgate.controller.assembly import channel_of, controller_of, dry_run_of
+from headgate.controller.ports import Superseded
+from headgate.errors import ConfigError, HeadgateError, KafkaUnavailable, SetupError
+from headgate.fleet import Fleet
+from headgate.fleet.processes import ProcessFleet
+from headgate.fleet.threads import ThreadFleet
+from headgate.kafka.channel import Topics, ensure_topics
+from headgate.kafka.monitor import build_monitor
+from headgate.lake.committer import Committer
+
+log = logging.getLogger(__name__)
+
+ROLES = ("monitor", "controller", "committer")
+_MOST_RESTARTS = 5
+_RESTARTS_FORGOTTEN_S = 600.0
+
+
+class SharedSession:
+    """One Spark session for all consumers of this process, started by the first that needs it."""
+
+    def __init__(self, pipeline: Pipeline, jar_sets: tuple[jars.JarSet, ...] = (jars.SPARK,)) -> None:
+        self._pipeline = pipeline
+        self._jar_sets = jar_sets
+        self._lock = threading.Lock()
+        self._session: SparkSession | None = None
+
+    def __call__(self) -> SparkSession:
+        with self._lock:
+            if self._session is None:
+                spark = self._pipeline.consumer.spark
+                # `local[1]` is right for a process per consumer; threads share all cores.
+                master = "local[*]" if spark.master == "local[1]" else spark.master
+                self._session = start_session(
+                    master,
+                    self._pipeline.home / "spark",
+                    self._pipeline.name,
+                    spark.remote,
+                    spark.conf,
+                    self._jar_sets,
+                    self._pipeline.folder,
+                )
+            return self._session
+
+    def stop(self) -> None:
+        with self._lock:
+            if self._session is not None:
+                self._session.stop()
+                self._session = None
+
+
+def build_fleet(pipeline: Pipeline, session: SharedSession) -> Fleet:
+    """The fleet that the pipeline file names."""
+    deadline_s = pipeline.fleet.stop_deadline_s
+    if pipeline.fleet.kind == "threads":
+        return ThreadFleet(lambda number: Worker(pipeline, number, session), deadline_s)
+    if pipeline.fleet.kind == "processes":
+        return ProcessFleet(lambda number: consumer_command(pipeline, number), pipeline.home, deadline_s)
+    raise ConfigError(f"fleet.kind is {pipeline.fleet.kind}; this version runs threads and processes")
+
+
+def consumer_command(pipeline: Pipeline, number: int) -> list[str]:
+    if pipeline.file is None:
+        raise ConfigError("a fleet of processes needs the pipeline as a file that each process can read")
+    return [sys.executable, "-m", "headgate", "consumer", str(pipeline.file), "--id", str(number)]
+
+
+class Service:
+    """Runs the named roles until `stop`. Roles may be spread over several processes: they meet on Kafka only."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        roles: tuple[str, ...] = ROLES,
+        dry_run: bool = False,
+        session: SharedSession | None = None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._roles = roles
+        self._dry_run = dry_run
+        self._session = session or SharedSession(pipeline)
+        self._settings = librdkafka_settings(pipeline)
+        self._threads: list[tuple[threading.Thread, threading.Event]] = []
+        self._fleet: Fleet | None = None
+        self._failure: HeadgateError | None = None
+        self.failed = threading.Event()
+        """Set when a role cannot go on; `stop` then raises why."""
+
+    def start(self) -> None:
+        """Returns once everything is under way; refuses at once what cannot work."""
+        self._pipeline.home.mkdir(parents=True, exist_ok=True)
+        self._prepare_kafka()
+        if self._pipeline.metrics_port is not None:
+            self._serve_metrics(self._pipeline.metrics_port)
+        if "committer" in self._roles and not self._dry_run:
+            self._launch("committer", lambda stop: Committer(self._pipeline, self._settings).run(stop))
+        if "monitor" in self._roles:
+            self._launch("monitor", lambda stop: build_monitor(self._pipeline, self._settings).run(stop))
+        if "controller" in self._roles:
+            if self._dry_run:
+                self._launch(
+                    "dry run", lambda stop: dry_run_of(self._pipeline, channel_of(self._pipeline), stop).run(stop)
+                )
+            else:
+                self._fleet = build_fleet(self._pipeline, self._session)
+                self._launch("controller", self._control)
+
+    def _control(self, stop: threading.Event) -> None:
+        assert self._fleet is not None
+        channel = channel_of(self._pipeline)
+        try:
+            controller_of(self._pipeline, self._fleet, channel, stop).run(stop)
+        finally:
+            channel.close()
+
+    def stop(self) -> None:
+        """Controller first, then the consumers finish and announce, then the committer commits what they announced."""
+        for name in ("controller", "dry run", "monitor"):
+            self._end(name)
+        if self._fleet is not None:
+            self._fleet.close()
+        self._end("committer")
+        if self._failure is not None:
+            raise self._failure
+
+    def _end(self, name: str) -> None:
+        for thread, stop in self._threads:
+            if thread.name == name:
+                stop.set()
+                thread.join(60)
+
+    def _launch(self, name: str, role: Callable[[threading.Event], None]) -> None:
+        stop = threading.Event()
+        thread = threading.Thread(target=self._keep, args=(name, role, stop), name=name, daemon=True)
+        self._threads.append((thread, stop))
+        thread.start()
+
+    def _keep(self, name: str, role: Callable[[threading.Event], None], stop: threading.Event) -> None:
+        """Runs a role; one that falls over is started again, but not for ever."""
+        restarts: list[float] = []
+        while not stop.is_set():
+            try:
+                role(stop)
+                return
+            except (Superseded, ConfigError) as error:
+                self._give_up(error)
+                return
+            except Exception as error:
+                log.exception("the %s ended unexpectedly", name)
+                now = time.monotonic()
+                restarts = [at for at in restarts if now - at < _RESTARTS_FORGOTTEN_S] + [now]
+                if len(restarts) > _MOST_RESTARTS:
+                    self._give_up(
+                        HeadgateError(f"the {name} failed {len(restarts)} times within ten minutes, last with: {error}")
+                    )
+                    return
+                stop.wait(min(10.0, 2.0 ** len(restarts) / 2))
+
+    def _give_up(self, error: HeadgateError) -> None:
+        self._failure = error
+        self.failed.set()
+
+    def _prepare_kafka(self) -> None:
+        admin = AdminClient(dict(self._settings))
+        try:
+            brokers = len(admin.list_topics(timeout=15).brokers)
+        except KafkaException as error:
+            reason = self._pipeline.redact(error.args[0].str())
+            raise KafkaUnavailable(
+                f"no broker answers at {self._pipeline.kafka.brokers}: {reason}; check kafka.brokers and kafka.client"
+            ) from error
+        replication = self._pipeline.kafka.internal_replication or min(3, brokers)
+        ensure_topics(admin, Topics(self._pipeline.name), replication, self._pipeline.fleet.max_consumers)
+
+    def _serve_metrics(self, port: int) -> None:
+        try:
+            start_http_server(port, addr="127.0.0.1")
+        except OSError as error:
+            raise SetupError(
+                f"cannot serve metrics on port {port}: {error.strerror}; set another metrics_port"
+            ) from error

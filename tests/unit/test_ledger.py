@@ -1,0 +1,65 @@
+import pytest
+
+from headgate.lake.ledger import decode_ledger, encode_ledger
+from headgate.model import Ledger, TopicPartition
+from tests.announcements import announce
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def ledger(**at: int) -> Ledger:
+    origins = {TopicPartition("t", int(name[1:])): offset for name, offset in at.items()}
+    return Ledger().with_partitions(origins)
+
+
+def test_a_range_that_starts_at_the_ledger_moves_it_to_its_end() -> None:
+    moved = ledger(p0=5).advance(announce(("t", 0, 5, 9)))
+    assert moved.next_offset(T0) == 9
+    assert moved.origin[T0] == 5
+    assert moved.offsets == 4
+
+
+def test_a_range_behind_the_ledger_is_refused_with_what_the_lake_holds() -> None:
+    rejection = ledger(p0=5).check(announce(("t", 0, 3, 9)))
+    assert rejection is not None
+    assert rejection.reason == "t-0 starts at 3, the lake holds everything before 5"
+
+
+def test_a_range_ahead_of_the_ledger_is_refused_with_what_is_missing() -> None:
+    rejection = ledger(p0=5).check(announce(("t", 0, 8, 9)))
+    assert rejection is not None
+    assert rejection.reason == "t-0 starts at 8, the lake still misses 5 to 7"
+
+
+def test_an_announcement_is_refused_whole_when_one_of_its_ranges_does_not_follow() -> None:
+    before = ledger(p0=5, p1=0)
+    mixed = announce(("t", 0, 5, 9), ("t", 1, 1, 2))
+    assert before.check(mixed) is not None
+    with pytest.raises(ValueError, match="t-1 starts at 1"):
+        before.advance(mixed)
+
+
+def test_a_partition_named_twice_is_refused_even_if_the_second_continues_the_first() -> None:
+    assert ledger(p0=0).check(announce(("t", 0, 0, 4), ("t", 0, 4, 8))) is not None
+
+
+def test_a_partition_the_ledger_does_not_know_is_refused() -> None:
+    rejection = ledger(p0=0).check(announce(("t", 7, 0, 4)))
+    assert rejection is not None
+    assert rejection.reason == "t-7 is not part of this table's ledger"
+
+
+def test_new_partitions_are_added_and_known_ones_never_change() -> None:
+    moved = ledger(p0=0).advance(announce(("t", 0, 0, 4)))
+    grown = moved.with_partitions({T0: 99, T1: 7})
+    assert (grown.next_offset(T0), grown.next_offset(T1), grown.origin[T1]) == (4, 7, 7)
+
+
+def test_nothing_new_keeps_the_very_same_ledger() -> None:
+    known = ledger(p0=3)
+    assert known.with_partitions({T0: 8}) is known
+
+
+def test_the_stored_form_reads_back_equal() -> None:
+    moved = ledger(p0=3, p1=10).advance(announce(("t", 0, 3, 50), rejected=2))
+    assert decode_ledger(encode_ledger(moved)) == moved

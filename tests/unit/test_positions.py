@@ -1,0 +1,104 @@
+from headgate.consumer.positions import Positions
+from headgate.model import Announcement, TopicPartition
+from headgate.model.messages import LedgerState, Position, Verdict
+from tests.announcements import announce
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TABLE = "lake.t"
+
+
+def state(sequence: int, verdicts: tuple[Verdict, ...] = (), **at: int) -> LedgerState:
+    positions = tuple(Position(TABLE, "t", int(name[1:]), offset) for name, offset in at.items())
+    return LedgerState(TABLE, 0, "c", sequence, sequence, True, positions, verdicts, 0)
+
+
+def verdict(announcement: Announcement, accepted: bool) -> Verdict:
+    return Verdict(announcement.id, 1, "life", accepted, "" if accepted else "stale")
+
+
+def fresh(**at: int) -> Positions:
+    positions = Positions([TABLE])
+    positions.on_ledger(state(1, **at), "life")
+    return positions
+
+
+def test_reading_starts_at_the_ledger() -> None:
+    assert fresh(p0=7, p1=2).reading(TABLE, [T0]) == {T0: 7}
+
+
+def test_a_partition_the_committer_has_not_placed_yet_is_not_read() -> None:
+    assert fresh(p0=7).reading(TABLE, [T0, T1]) == {T0: 7}
+
+
+def test_the_next_cycle_goes_on_where_the_announced_one_ended() -> None:
+    positions = fresh(p0=0)
+    positions.reading(TABLE, [T0])
+    positions.announced(announce(("t", 0, 0, 10)), 0.0)
+    assert positions.reading(TABLE, [T0]) == {T0: 10}
+    assert positions.unsettled(TABLE) == 1
+
+
+def test_a_verdict_settles_an_announcement() -> None:
+    positions = fresh(p0=0)
+    positions.reading(TABLE, [T0])
+    announced = announce(("t", 0, 0, 10))
+    positions.announced(announced, 0.0)
+    positions.on_ledger(state(2, (verdict(announced, True),), p0=10), "life")
+    assert positions.unsettled(TABLE) == 0
+    assert positions.reading(TABLE, [T0]) == {T0: 10}
+
+
+def test_a_ledger_that_has_passed_an_announcement_settles_it_without_a_verdict() -> None:
+    positions = fresh(p0=0)
+    positions.reading(TABLE, [T0])
+    positions.announced(announce(("t", 0, 0, 10)), 0.0)
+    positions.on_ledger(state(2, p0=10), "life")
+    assert positions.unsettled(TABLE) == 0
+
+
+def test_after_a_refusal_nothing_is_read_until_all_have_their_verdict_then_from_the_ledger() -> None:
+    positions = fresh(p0=0)
+    positions.reading(TABLE, [T0])
+    first, second = announce(("t", 0, 0, 10)), announce(("t", 0, 10, 20))
+    positions.announced(first, 0.0)
+    positions.announced(second, 0.0)
+    positions.on_ledger(state(2, (verdict(first, False),), p0=4), "life")
+    assert positions.reading(TABLE, [T0]) == {}
+    positions.on_ledger(state(3, (verdict(second, False),), p0=6), "life")
+    assert positions.reading(TABLE, [T0]) == {T0: 6}
+    assert positions.refusals == ["stale", "stale"]
+
+
+def test_a_late_word_from_a_slower_committer_does_not_move_the_ledger_back() -> None:
+    positions = fresh(p0=0)
+    positions.on_ledger(state(5, p0=50), "life")
+    positions.on_ledger(state(4, p0=40), "life")
+    assert positions.reading(TABLE, [T0]) == {T0: 50}
+
+
+def test_verdicts_on_an_earlier_life_are_not_mine() -> None:
+    positions = fresh(p0=0)
+    positions.reading(TABLE, [T0])
+    announced = announce(("t", 0, 0, 10))
+    positions.announced(announced, 0.0)
+    positions.on_ledger(state(2, (verdict(announced, False),), p0=0), "another life")
+    assert positions.unsettled(TABLE) == 1
+
+
+def test_giving_up_on_a_silent_committer_starts_again_at_the_ledger() -> None:
+    positions = fresh(p0=3)
+    positions.reading(TABLE, [T0])
+    positions.announced(announce(("t", 0, 3, 10)), 0.0)
+    positions.give_up_waiting(TABLE)
+    assert positions.reading(TABLE, [T0]) == {T0: 3}
+
+
+def test_a_released_partition_is_read_from_the_ledger_when_it_comes_back() -> None:
+    positions = fresh(p0=0)
+    positions.reading(TABLE, [T0])
+    positions.announced(announce(("t", 0, 0, 10)), 0.0)
+    assert positions.reached([T0]) == (Position(TABLE, "t", 0, 10),)
+    positions.release([T0])
+    positions.on_ledger(state(2, p0=10), "life")
+    positions.on_ledger(state(3, p0=25), "life")  # its owner in between
+    assert positions.reading(TABLE, [T0]) == {T0: 25}
