@@ -217,6 +217,8 @@ class Worker:
                 continue
             if command.incarnation > self.incarnation:
                 raise Superseded(f"consumer {self.id} lives on as {command.incarnation}; {self.incarnation} ends")
+            if command.incarnation not in ("", self.incarnation):
+                continue  # meant for an earlier life; what that one owned may be somebody else's by now
             if isinstance(command, StartConsuming):
                 future |= set(command.partitions)
                 answers.append(

@@ -21,6 +21,7 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, Lon
 from headgate.config.pipeline import Lake
 from headgate.config.pipeline import Table as TableConfig
 from headgate.errors import CommitConflict, LakeError
+from headgate.failpoints import reach
 from headgate.lake.ledger import LEDGER_TAG, ledger_snapshot, read_ledger, recently_accepted, summary_for
 from headgate.lake.rejects import land_rejects
 from headgate.lake.spark_types import iceberg_schema
@@ -98,6 +99,7 @@ class TableCommitter:
                     conflicts=conflicts,
                     duration_s=time.monotonic() - began,
                 )
+            reach("commit.checked")
             try:
                 table = self._attempt(table, sorted_)
             except (CommitFailedException, CommitStateUnknownException) as error:
@@ -111,7 +113,9 @@ class TableCommitter:
                     raise LakeError(f"cannot commit to {self.name}: {error}") from error
                 unreadable.update(found)
                 continue
+            reach("commit.committed")
             land_rejects(self._catalog, self._lake, table)
+            reach("commit.rejects-landed")
             carrier = ledger_snapshot(table)
             return CommitResult(
                 sorted_.ledger,

@@ -17,6 +17,7 @@ from pyiceberg.catalog import Catalog
 
 from headgate.config.pipeline import Pipeline
 from headgate.errors import HeadgateError, KafkaUnavailable
+from headgate.failpoints import reach
 from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics
 from headgate.kafka.offsets import beginning_offsets, end_offsets, mirror_group_offsets, partitions_where
 from headgate.lake.commit import CommitResult, TableCommitter
@@ -194,6 +195,7 @@ class Committer:
         if result.committed or result.refused:
             self._outbox.send(self._topics.commits, self._record(table, result, now_ms))
         self._outbox.flush()
+        reach("commit.published")
         state.published_at = time.monotonic()
 
     def _record(self, table: str, result: CommitResult, now_ms: int) -> CommitRecord:
@@ -240,5 +242,6 @@ class Committer:
         try:
             mirror_group_offsets(self._admin, self._pipeline.group, changed)
             self._mirrored.update(changed)
+            reach("commit.mirrored")
         except KafkaUnavailable as error:
             log.warning("%s; tried again after the next commit", error)

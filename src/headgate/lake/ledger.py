@@ -73,13 +73,11 @@ def ledger_snapshot(table: Table) -> Snapshot | None:
     Expiry may have removed snapshots of other writers in between, which breaks the chain of parents; then the tag
     leads to it, unless the table was rolled back to before it.
     """
-    last = None
     for snapshot in ancestors(table):
         if LEDGER in summary(snapshot):
             return snapshot
-        last = snapshot
     tag, current = table.refs().get(LEDGER_TAG), table.current_snapshot()
-    if tag is None or current is None or last is None or last.parent_snapshot_id is None:
+    if tag is None or current is None:
         return None
     tagged = table.snapshot_by_id(tag.snapshot_id)
     reachable = tagged is not None and (tagged.sequence_number or 0) <= (current.sequence_number or 0)
