@@ -70,6 +70,7 @@ def start_session(
     """
     if remote is not None:
         return SparkSession.builder.remote(remote).appName(name).getOrCreate()
+    logs = logs.absolute()
     logs.mkdir(parents=True, exist_ok=True)
     log4j = logs / "spark-log4j2.properties"
     log4j.write_text(_LOG4J.format(log=logs / "spark.log"))
@@ -82,7 +83,13 @@ def start_session(
         "spark.jars": ",".join(paths),
         "spark.local.dir": str(logs / "spark-local"),
         "spark.sql.warehouse.dir": str(logs / "spark-warehouse"),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": " ".join(
+            (
+                "-XX:+UseSerialGC",
+                f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+                f'"-Duser.dir={logs}"',  # Spark leaves a folder where it runs, which would be the user's
+            )
+        ),
         **(conf or {}),
     }
     builder = SparkSession.builder.master(master).appName(name)
