@@ -1,13 +1,16 @@
-"""Named steps at which the chaos tests end or freeze a process. Without HEADGATE_FAILPOINT this does nothing.
+"""Named steps at which the chaos tests end or freeze a process. Without HEADGATE_FAILPOINTS this does nothing.
 
-HEADGATE_FAILPOINT=name[@n][:action] acts when step `name` is reached for the n-th time (default 1); the action is
-`kill` (SIGKILL, the default), `stop` (SIGSTOP: a zombie in the making) or `raise`.
+HEADGATE_FAILPOINTS names a folder. A file in it, named after a step and holding an action, arms that step; whichever
+process reaches it first takes the file away, so that one armed step fires once, however often it is reached and
+however many processes share the folder: the successor of a consumer that was killed at a step is not killed there.
+Actions are `kill` (SIGKILL), `stop` (SIGSTOP: a zombie in the making) and `raise`.
 """
 
 import os
 import signal
-import threading
-from dataclasses import dataclass
+from pathlib import Path
+
+ENVIRONMENT = "HEADGATE_FAILPOINTS"
 
 STEPS = (
     "cycle.gathered",
@@ -28,43 +31,52 @@ STEPS = (
     "handover.consumers-created",
     "handover.consumers-deleted",
 )
+ACTIONS = ("kill", "stop", "raise")
 
 
 class FailpointReached(Exception):
     """Raised by the `raise` action; only ever in tests."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Armed:
-    step: str
-    count: int
-    action: str
+def arm(folder: Path, step: str, action: str = "kill") -> None:
+    """The next process to reach `step` with this folder in its environment suffers `action`."""
+    if step not in STEPS or action not in ACTIONS:
+        raise ValueError(
+            f"{step}: {action} cannot be armed; steps are {', '.join(STEPS)}; actions {', '.join(ACTIONS)}"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{step}.new"
+    draft.write_text(action)
+    draft.replace(folder / step)
 
 
-def _parse(text: str) -> _Armed | None:
-    if not text:
-        return None
-    head, _, action = text.partition(":")
-    step, _, count = head.partition("@")
-    if step not in STEPS or action not in ("", "kill", "stop", "raise"):
-        raise ValueError(f"HEADGATE_FAILPOINT={text}: steps are {', '.join(STEPS)}; actions are kill, stop, raise")
-    return _Armed(step, int(count or 1), action or "kill")
+def disarm(folder: Path, step: str) -> bool:
+    """Whether it was still armed."""
+    try:
+        (folder / step).unlink()
+        return True
+    except FileNotFoundError:
+        return False
 
 
-_armed = _parse(os.environ.get("HEADGATE_FAILPOINT", ""))
-_lock = threading.Lock()
-_reached = 0
+def fired(folder: Path, step: str) -> tuple[int, ...]:
+    """Pids of the processes that suffered at this step, in no particular order."""
+    return tuple(int(file.name.rpartition(".fired-")[2]) for file in folder.glob(f"{step}.fired-*"))
+
+
+_folder = os.environ.get(ENVIRONMENT, "")
 
 
 def reach(step: str) -> None:
-    """Marks a step of the protocol; free unless a failpoint is armed in the environment."""
-    if _armed is None or step != _armed.step:
+    """Marks a step of the protocol; free unless the environment names a folder of failpoints."""
+    if not _folder:
         return
-    global _reached
-    with _lock:
-        _reached += 1
-        due = _reached == _armed.count
-    if due:
-        if _armed.action == "raise":
-            raise FailpointReached(step)
-        os.kill(os.getpid(), signal.SIGKILL if _armed.action == "kill" else signal.SIGSTOP)
+    taken = Path(_folder) / f"{step}.fired-{os.getpid()}"
+    try:
+        os.rename(Path(_folder) / step, taken)  # atomic: of several processes one succeeds
+    except FileNotFoundError:
+        return
+    action = taken.read_text()
+    if action == "raise":
+        raise FailpointReached(step)
+    os.kill(os.getpid(), signal.SIGKILL if action == "kill" else signal.SIGSTOP)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -25,7 +26,7 @@ from headgate.cli.pipeline_file import PIPELINE_IN_HOME
 from headgate.cli.view import render, seconds
 from headgate.errors import HeadgateError, SetupError
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import FIELDS_DDL, FixedSize, LoadGenerator, LoadReport
+from headgate.kafka.load import FIELDS_DDL, FixedSize, LoadGenerator, LoadReport, prepare_topics
 from headgate.lake.latency import merge_quantiles
 from headgate.model import TopicPartition
 from headgate.simulation.workload import Workload, rise_shift_fall
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 TOPICS = {"orders": 4, "payments": 3, "clicks": 3}
 RECORD_BYTES = 500
 LOW_BYTES_PER_S, HIGH_BYTES_PER_S = 150_000.0, 1_150_000.0
+START_DEADLINE_S = 120.0
 DRAIN_DEADLINE_S = 90.0
 
 # On one small machine a consumer is never the bottleneck, so each is capped: that is what makes scaling visible.
@@ -202,11 +204,14 @@ def _show(console: Console, home: Path, bootstrap: str, minutes: float, seed: in
     writer = threading.Thread(target=load.run, args=(minutes * 60,), name="load", daemon=True)
     session = SharedSession(pipeline, (jars.SPARK, jars.ICEBERG))
     service = Service(pipeline, session=session)
-    with console.status("starting Spark"):
+    admin = AdminClient(dict(librdkafka_settings(pipeline)))
+    prepare_topics(admin, TOPICS, 1, RECORD_BYTES, 60)
+    with console.status("starting Spark and the first consumer"):
         session()
+        service.start()
+        reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name))
+        _wait_for_a_consumer(reader, stop, service.failed)
     writer.start()
-    service.start()
-    reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name))
     samples: list[Sample] = []
     began = time.monotonic()
     try:
@@ -238,6 +243,18 @@ def _show(console: Console, home: Path, bootstrap: str, minutes: float, seed: in
     _summary(console, pipeline, reader, samples, load, verdicts, home)
     session.stop()
     return load.error is None and all(v.ok and v.exists for v in verdicts) and _all_landed(load, verdicts)
+
+
+def _wait_for_a_consumer(reader: "StatusReader", stop: threading.Event, failed: threading.Event) -> None:
+    until = time.monotonic() + START_DEADLINE_S
+    while not (stop.is_set() or failed.is_set()):
+        if any(c.partitions for c in reader.refresh().consumers):
+            return
+        if time.monotonic() > until:
+            raise HeadgateError(
+                f"no consumer was ready after {START_DEADLINE_S:g} s; see headgate.log in the demo's home"
+            )
+        stop.wait(0.2)
 
 
 def _drain(look: Callable[[str], object], pipeline: "Pipeline", load: _Load, failed: threading.Event) -> None:

@@ -2,7 +2,9 @@
 
 import logging
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -95,5 +97,20 @@ def start_session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
+    with _errors_to(logs / "spark-stderr.log"):
+        session: SparkSession = builder.getOrCreate()
     return session
+
+
+@contextmanager
+def _errors_to(file: Path) -> Iterator[None]:
+    """What is started meanwhile writes its errors to a file: the JVM, whose chatter would spoil the terminal."""
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with file.open("ab") as target:
+        os.dup2(target.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)

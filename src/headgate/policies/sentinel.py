@@ -158,14 +158,15 @@ class Sentinel:
                 ),
             )
         plan = Plan.between(view.current, chosen)
-        offer = f"{len(chosen)} consumers with {len(plan.rebalanced)} moves"
+        offer = f"{_consumers(len(chosen))} with {len(plan.rebalanced)} moves"
         objection = self._objection(view, fired, needed, chosen, plan)
         if objection:
             rejected = () if plan.is_empty else (Alternative(offer, objection),)
             return Decision(None, f"{why}: {objection}", trigger, inputs, rejected, alerts)
         kept = Alternative(f"keep the {len(view.current)} consumers as they are", why)
         reason = (
-            f"{why}: {offer} instead of {len(view.current)}, the busiest gets {_rate(_busiest(chosen, view.rates))}"
+            f"{why}: {_consumers(len(chosen))} instead of {len(view.current)}, {len(plan.rebalanced)} moves, "
+            f"the busiest gets {_rate(_busiest(chosen, view.rates))}"
         )
         return Decision(chosen, reason, trigger, inputs, (kept,), alerts)
 
@@ -185,6 +186,10 @@ class Sentinel:
         if set(fired) == {"timeout"} and self._timeout_policy == "only_if_fewer_consumers":
             return f"{len(chosen)} consumers are not fewer than the {len(view.current)} there are"
         return ""
+
+
+def _consumers(count: int) -> str:
+    return f"{count} consumer" if count == 1 else f"{count} consumers"
 
 
 def _busiest(assignment: Assignment, rates: Mapping[TopicPartition, float]) -> float:
