@@ -75,17 +75,17 @@ monitor:
 controller:
   heartbeat_deadline_s: 4 s
   ack_deadline_s: 15 s
-  ready_deadline_s: 60 s
+  ready_deadline_s: 120 s
   stale_after_s: 20 s
   discover_s: 2 s
 fleet:
   kind: processes
   max_consumers: 4
-  start_deadline_s: 60 s
+  start_deadline_s: 120 s
   stop_deadline_s: 20 s
 """
 
-RECOVERY_DEADLINE_S = 120.0
+RECOVERY_DEADLINE_S = 180.0
 ROLES = ("monitor", "committer", "controller")
 
 
@@ -153,7 +153,7 @@ class ChaosRun:
         self._loads.append(self._load(STEADY, "raw", 0.0))
         for role in ROLES:
             self.start(role)
-        wait_until(lambda: len(self.watch.owners()) >= 2, "two consumers that own partitions", 120)
+        wait_until(lambda: len(self.watch.owners()) >= 2, "two consumers that own partitions", RECOVERY_DEADLINE_S)
         self.consumes_again()
         self.say("the pipeline runs")
 

@@ -33,6 +33,8 @@ class Command:
 
     def __init__(self, arguments: list[str], output: Path, failpoints: Path | None) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in (MARK, FAILPOINTS)}
+        # Most JVMs here are killed before optimised code pays for its compilation, and two cores are few.
+        environment["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1"
         if failpoints is not None:
             environment[FAILPOINTS] = str(failpoints)
         self.output = output

@@ -22,6 +22,8 @@ class _Seen:
     all_lives: set[str] = field(default_factory=set)
     ledgers: dict[str, dict[int, dict[TopicPartition, int]]] = field(default_factory=dict)
     """Per table and sequence, the positions."""
+    committers: dict[str, int] = field(default_factory=dict)
+    """How many ledgers each committer published."""
     backwards: list[str] = field(default_factory=list)
 
 
@@ -63,6 +65,7 @@ class Watch:
 
     def _take_ledger(self, state: LedgerState) -> None:
         """The one invariant, as far as it shows from outside: with the sequence every position stays or grows."""
+        self._seen.committers[state.committer] = self._seen.committers.get(state.committer, 0) + 1
         positions = {TopicPartition(p.topic, p.partition): p.next for p in state.positions}
         by_sequence = self._seen.ledgers.setdefault(state.table, {})
         earlier = max((n for n in by_sequence if n <= state.sequence), default=None)
@@ -99,6 +102,11 @@ class Watch:
     def heard(self, incarnation: str) -> bool:
         with self._lock:
             return incarnation in self._seen.all_lives
+
+    def committers(self) -> dict[str, int]:
+        """How many ledgers each committer published so far."""
+        with self._lock:
+            return dict(self._seen.committers)
 
     def positions(self, table: str) -> dict[TopicPartition, int]:
         """The newest ledger of the table."""

@@ -163,7 +163,7 @@ class PipelineRun:
         content["kafka"] = {"brokers": self.bootstrap, **content.get("kafka", {})}
         file = self.folder / "pipeline.yaml"
         file.write_text(yaml.safe_dump(content))
-        self._sections = {key: value for key, value in sections.items()}
+        self._sections = dict(sections)
         return load_pipeline(file)
 
     def reload(self, tables: Sequence[Mapping[str, Any]]) -> None:

@@ -101,8 +101,9 @@ def test_fetch_tuning_reaches_both_clients_in_their_own_names() -> None:
         "session.timeout.ms": "10000",
         "isolation.level": "read_uncommitted",
     }
-    assert librdkafka_settings(shop) == {"bootstrap.servers": "k:9092", "client.id": "x"}
+    assert librdkafka_settings(shop) == {"bootstrap.servers": "k:9092", "client.id": "x", "log_level": "2"}
     assert librdkafka_consumer_settings(shop) == shared | {
+        "log_level": "2",
         "fetch.wait.max.ms": "500",
         "group.id": "headgate-shop",
         "enable.auto.commit": "false",

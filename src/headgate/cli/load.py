@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from headgate.cli.logs import log_to
 from headgate.config.units import BYTES, BYTES_PER_S, SECONDS, Unit
 from headgate.kafka.load import (
     BROKER_DEFAULT,
@@ -303,6 +304,7 @@ def load(
 
       headgate load -b localhost:9092 -t orders:8 --shape walk --walk-delta 15 --seed 7 --bad-share 0.01
     """
+    log_to(None)
     if duration is not None and count is not None:
         raise typer.BadParameter("give --duration or --count, not both")
     if no_wait and duration is None and count is None:

@@ -8,7 +8,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 def log_to(file: Path | None, verbose: bool = False, terminal: bool = False) -> None:
     """Headgate's own lines at INFO (DEBUG when verbose), libraries' at WARNING."""
-    handlers: list[logging.Handler] = []
+    handlers: list[logging.Handler] = [logging.NullHandler()]  # without any, Python prints warnings itself
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         handlers.append(logging.FileHandler(file))

@@ -13,6 +13,7 @@ from headgate.cli.logs import log_to
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
+from headgate.controller.ports import STARTED
 from headgate.errors import ConfigError
 from headgate.kafka.channel import END, Tail, Topics
 from headgate.model.messages import DecisionRecord
@@ -52,12 +53,11 @@ def run(
     signal.signal(signal.SIGINT, asked_to_stop)
     service = Service(pipeline, chosen, dry_run)
     service.start()
-    console.print(
-        f"[bold]{pipeline.name}[/]: {', '.join(chosen)} running; log in {pipeline.home / 'headgate.log'}; "
-        f"Ctrl-C stops cleanly."
-    )
+    doing = "dry run: decisions are printed and not acted on" if dry_run else f"{', '.join(chosen)} running"
+    console.print(f"[bold]{pipeline.name}[/]: {doing}; log in {pipeline.home / 'headgate.log'}; Ctrl-C ends it.")
     follow_decisions(console, pipeline, stop, service.failed)
-    console.print("stopping: consumers finish their cycles, the committer commits what they announced")
+    if not dry_run:
+        console.print("stopping: consumers finish their cycles, the committer commits what they announced")
     service.stop()
     console.print("stopped cleanly")
 
@@ -76,6 +76,8 @@ def follow_decisions(console: Console, pipeline: Pipeline, stop: threading.Event
 
 
 def sentence(decision: DecisionRecord) -> str:
+    if decision.outcome == STARTED:
+        return "[bold]controller started[/]; it asks the consumers that run what they own"
     change = f"{decision.consumers_before} → {decision.consumers_after} consumers, {decision.moved} partitions moved"
     alerts = "".join(f"\n  [yellow]{alert}[/]" for alert in decision.alerts)
     return f"[bold]{decision.outcome}[/]: {change}. {decision.reason}{alerts}"

@@ -1,16 +1,18 @@
 """`headgate verify`: counts every offset in the lake."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from headgate.cli.logs import log_to
 from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
+from headgate.model import Ledger
 
 
 def verify(
@@ -53,7 +55,7 @@ def verify(
 
 
 def print_verdicts(console: Console, verdicts: list[Any]) -> None:
-    shown = Table(title="Every offset exactly once?", title_justify="left")
+    shown = Table(title="Every offset exactly once?", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("table", "rows", "offsets", "rejected", "filtered", "skipped", "missing", "doubled", ""):
         shown.add_column(name, justify="left" if name in ("table", "") else "right")
     for v in verdicts:
@@ -77,6 +79,7 @@ def print_verdicts(console: Console, verdicts: list[Any]) -> None:
 
 
 def _as_json(verdict: Any) -> dict[str, Any]:
+    # The ledger's keys are partitions, which JSON has no keys for: left out before the rest is made plain.
+    fields = asdict(replace(verdict, ledger=Ledger()))
     ledger = {str(p): at for p, at in sorted(verdict.ledger.next.items())}
-    fields = asdict(verdict) | {"ok": verdict.ok, "ledger": ledger}
-    return fields
+    return fields | {"ok": verdict.ok, "ledger": ledger}

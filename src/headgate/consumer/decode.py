@@ -60,6 +60,8 @@ def _json(table: Table) -> tuple[Decoder, tuple[str, ...]]:
         schema = cast(StructType, StructType.fromDDL(ddl))
     except Exception as error:
         raise ConfigError(f"table {table.name}: schema is not a Spark DDL schema: {error}") from error
+    if taken := [name for name in schema.names if name.lower() in META]:
+        raise ConfigError(f"table {table.name}: schema must not use Headgate's own columns: {', '.join(taken)}")
     declared = StructType(schema.fields).add(_CORRUPT, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     corrupt = f"{_DECODED} IS NULL OR {_DECODED}.{_CORRUPT} IS NOT NULL"
@@ -93,6 +95,7 @@ def _avro(table: Table) -> tuple[Decoder, tuple[str, ...]]:
 
 
 def _expanded(parsed: DataFrame, reason: str, names: list[str]) -> DataFrame:
-    """Decoded fields as columns; one named like a Kafka column hides it, as in any projection."""
-    kept = [name for name in (*_KAFKA, *META, RAW_KEY, RAW_VALUE) if name not in names]
+    """Decoded fields as columns; one named like a Kafka column (in any case, as Spark compares names) hides it."""
+    fields = {name.lower() for name in names}
+    kept = [name for name in (*_KAFKA, *META, RAW_KEY, RAW_VALUE) if name not in fields]
     return parsed.selectExpr(*kept, f"{reason} AS {REASON}", *(f"{_DECODED}.`{name}` AS `{name}`" for name in names))

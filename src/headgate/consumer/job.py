@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
@@ -17,8 +17,10 @@ from headgate.config.pipeline import Pipeline, Table
 from headgate.config.transform import import_transform
 from headgate.consumer.decode import META, RAW_KEY, RAW_VALUE, REASON, decoder, with_meta
 from headgate.consumer.files import Warehouse
-from headgate.errors import ConfigError, ConsumerError
+from headgate.consumer.spark import ship_modules
+from headgate.errors import ConfigError, ConsumerError, LakeError
 from headgate.lake.latency import QUANTILE_POINTS
+from headgate.lake.spark_types import iceberg_schema
 from headgate.lake.tables import REJECTED_SUFFIX
 from headgate.model import CycleStats, Range, Skip, TopicPartition
 
@@ -29,7 +31,13 @@ _MEASURED_RANGES = 8
 _ISOLATION_JOBS = 64
 """Most Spark jobs spent per cycle on finding the records a transform fails on; the rest of the range waits."""
 _EXACT_SKIPS = 20
-_PARTITION_VALUE = "_headgate_partition_value"
+_PARTITION_VALUE = "_headgate_value"
+_LONGEST_FOLDER = 40
+"""Longer partition values are hashed in folder names; file systems allow 255 bytes for everything in them."""
+
+
+class SparkLost(ConsumerError):
+    """The session's JVM is gone: no later cycle can work, so the consumer ends and is replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,8 @@ class TableJob:
         self._read_committed = pipeline.kafka.isolation == "read_committed"
         self._decode, self._columns = decoder(table)
         self._transform = import_transform(table.transform, pipeline.folder) if table.transform else None
+        if self._transform is not None:
+            ship_modules(spark, pipeline.folder)
         self._options = {f"kafka.{key}": value for key, value in java_settings(pipeline).items()}
         # A fixed group lets the connector keep its consumers between cycles; it neither joins nor commits.
         self._options["kafka.group.id"] = f"{pipeline.group}-reader"
@@ -70,20 +80,32 @@ class TableJob:
         self.schema = self._checked_schema()
 
     def _checked_schema(self) -> str:
-        """The table's schema as Spark's JSON; refuses a transform that loses where a record came from."""
+        """The table's schema as Spark's JSON; refuses what cannot work or loses where a record came from."""
+        name = self._table.name
         try:
             good = self._good(self._read((Range(TopicPartition("unread", 0), 0, 0),)))
         except AnalysisException as error:
-            raise ConfigError(
-                f"table {self._table.name}: {_first_line(error)}; check where, sql and transform"
-            ) from error
-        missing = [name for name in META if name not in good.columns]
+            raise ConfigError(f"table {name}: {_first_line(error)}; check where, sql and transform") from error
+        except Exception as error:  # the user's function may fail in any way
+            raise ConfigError(f"table {name}: the transform fails with {type(error).__name__}: {error}") from error
+        if not isinstance(good, DataFrame):
+            raise ConfigError(f"table {name}: the transform gives a {type(good).__name__}; it must return a DataFrame")
+        missing = [column for column in META if column not in good.columns]
         if missing:
             raise ConfigError(
-                f"table {self._table.name}: the transform drops {', '.join(missing)}; keep {', '.join(META)}, "
+                f"table {name}: the transform drops {', '.join(missing)}; keep {', '.join(META)}, "
                 f"they are how every record is accounted for"
             )
-        return str(good.schema.json())
+        if unknown := [by.column for by in self._table.partition_by if by.column not in good.columns]:
+            raise ConfigError(
+                f"table {name}: partition_by names {', '.join(unknown)}; the columns are {', '.join(good.columns)}"
+            )
+        schema = str(good.schema.json())
+        try:
+            iceberg_schema(schema)
+        except LakeError as error:
+            raise ConfigError(f"table {name}: {error}") from error
+        return schema
 
     def warm_up(self, stem: str) -> None:
         """Runs the whole way once with made-up records, so that the first real cycle does not pay for Spark's start."""
@@ -106,18 +128,28 @@ class TableJob:
 
     def run(self, ranges: Sequence[Range], stem: str) -> JobResult:
         """Reads the ranges and writes their files below `stem`, a name no other cycle uses."""
-        bad: tuple[_Bad, ...] = ()
         try:
-            result = self._write(tuple(ranges), bad, stem)
+            result = self._tolerant(tuple(ranges), stem)
+        except (Py4JNetworkError, ConnectionError) as error:
+            raise SparkLost(f"Spark does not answer any more: {_reason(error)}") from error
+        except (PySparkException, Py4JError, OSError) as error:
+            raise ConsumerError(f"table {self._table.name}: {_reason(error)}") from error
+        self._rotation += _MEASURED_RANGES
+        return result
+
+    def _tolerant(self, ranges: tuple[Range, ...], stem: str) -> JobResult:
+        """Writes what can be written; records the transform fails on are found and rejected."""
+        try:
+            return self._write(ranges, (), stem)
+        except Py4JNetworkError:
+            raise
         except (PySparkException, Py4JError) as error:
             self._probe(ranges, error)
             log.warning(
                 "table %s: a record cannot be transformed, looking for it: %s", self._table.name, _reason(error)
             )
-            ranges, bad = self._isolate(ranges)
-            result = self._write(tuple(ranges), bad, f"{stem}-retried")
-        self._rotation += _MEASURED_RANGES
-        return result
+        fine, bad = self._isolate(ranges)
+        return self._write(fine, bad, f"{stem}-retried")
 
     # Reading, and the two halves of a batch
 
@@ -192,7 +224,11 @@ class TableJob:
         if rows == 0:
             self._warehouse.remove(files)
             files = ()
-        filtered = self._filtered(records, rows, bad_count)
+        try:
+            filtered = self._filtered(records, rows, bad_count)
+        except ConsumerError:
+            self._warehouse.remove(files)
+            raise
         rejected_files: tuple[str, ...] = ()
         if bad_count:
             rejected_files = self._save_rejected(ranges, bad, stem, bad_count)
@@ -227,7 +263,7 @@ class TableJob:
             value = F.col(wanted.column)
             if wanted.transform != "identity":
                 value = F.date_trunc(wanted.transform, value)
-            good = good.withColumn(f"{_PARTITION_VALUE}_{number}", value.cast("string"))
+            good = good.withColumn(f"{_PARTITION_VALUE}_{number}", _folder_name(value.cast("string")))
         writer = good.coalesce(self._file_count(offsets)).write.option("compression", "zstd")
         if by:  # one value a file, and the column itself stays in the file for Iceberg
             writer = writer.partitionBy(*(f"{_PARTITION_VALUE}_{n}" for n in range(len(by))))
@@ -288,37 +324,32 @@ class TableJob:
             raise ConsumerError(f"table {self._table.name}: cannot write: {_reason(error)}") from error
 
     def _isolate(self, ranges: Sequence[Range]) -> tuple[tuple[Range, ...], tuple[_Bad, ...]]:
-        """The records the transform fails on, by halving; ranges are cut where the bound on jobs is reached."""
+        """The records the transform fails on; ranges are cut where the bound on jobs is reached.
+
+        Halves a part that fails and doubles after one that does not: a few jobs for a single bad record, and no more
+        than one for each when all are bad.
+        """
         budget = _ISOLATION_JOBS
         bad: list[_Bad] = []
         kept: list[Range] = []
         for whole in ranges:
-            start = whole.start
-            while start < whole.end and budget > 0:
-                rest = Range(whole.partition, start, whole.end)
+            low, high, size = whole.start, whole.start, whole.offsets  # a bad record is known to be in [low, high)
+            while low < whole.end and budget > 0:
+                part = Range(whole.partition, low, min(low + size, whole.end))
                 budget -= 1
-                if self._fails(rest) is None:
-                    start = whole.end
-                    break
-                low, high = start, whole.end  # [start, low) is fine, [start, high) fails
-                while high - low > 1 and budget > 0:
-                    middle = (low + high) // 2
-                    budget -= 1
-                    if self._fails(Range(whole.partition, low, middle)) is None:
-                        low = middle
-                    else:
-                        high = middle
-                if high - low > 1:
-                    start = low
-                    break
-                budget -= 1
-                reason = self._fails(Range(whole.partition, low, high))
+                reason = self._fails(part)
                 if reason is None:
-                    raise ConsumerError(f"table {self._table.name}: the transform fails on some tries only")
-                bad.append(_Bad(whole.partition, low, reason))
-                start = high
-            if start > whole.start:
-                kept.append(Range(whole.partition, whole.start, start))
+                    low = part.end
+                    size = max(1, (high - low) // 2) if low < high else 2 * size
+                elif part.offsets == 1:
+                    bad.append(_Bad(whole.partition, low, reason))
+                    low = high = part.end
+                    size = 1
+                else:
+                    high = part.end
+                    size = part.offsets // 2
+            if low > whole.start:
+                kept.append(Range(whole.partition, whole.start, low))
         if not kept:
             raise ConsumerError(f"table {self._table.name}: no record could be told good or bad; trying again")
         return tuple(kept), tuple(bad)
@@ -358,6 +389,12 @@ def _sizes(measured: Sequence[Range], numbers: dict[str, Any]) -> dict[TopicPart
         for i, read in enumerate(measured)
         if numbers[f"records_{i}"]
     }
+
+
+def _folder_name(value: Column) -> Column:
+    """Spark puts null and the empty text into one folder, and so into one file; here they differ."""
+    short = F.when(F.length(value) <= _LONGEST_FOLDER, value).otherwise(F.sha2(value, 256))
+    return F.coalesce(F.concat(F.lit("v"), short), F.lit("null"))
 
 
 def _is_one_of(bad: Sequence[_Bad]) -> Column:

@@ -28,7 +28,9 @@ class Positions:
     def __init__(self, tables: Iterable[str]) -> None:
         self._books = {table: _TableBook() for table in tables}
         self.refusals: list[str] = []
-        """Reasons given since they were last taken; the worker logs and reports them."""
+        """Reasons given since they were last taken; the worker logs them."""
+        self.outcomes: dict[str, str] = {}
+        """Tables whose announcements were settled since this was last taken: why they start again, or empty if fine."""
 
     # What others say
 
@@ -45,9 +47,13 @@ class Positions:
                 if not verdict.accepted:
                     book.repositioning = True
                     self.refusals.append(verdict.reason)
+                    self.outcomes[state.table] = verdict.reason
+                elif not book.repositioning:
+                    self.outcomes[state.table] = ""
         for announcement, _ in list(book.unsettled.values()):  # a verdict may have been missed; the ledger is enough
             if announcement.ranges and all(book.ledger.get(r.partition, -1) >= r.end for r in announcement.ranges):
                 del book.unsettled[announcement.id]
+                self.outcomes.setdefault(state.table, "")
         if book.repositioning and not book.unsettled:
             self._restart(book)
 

@@ -2,7 +2,9 @@
 
 import logging
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,6 +80,7 @@ def start_session(
     log4j.write_text(_LOG4J.format(log=logs / "spark.log"))
     paths = [str(path) for jar_set in jar_sets for path in jars.resolve(jar_set)]
     os.environ.setdefault("JAVA_HOME", str(jars.java().resolve().parent.parent))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not whatever `python3` is on the path
     if python_path is not None:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(python_path), os.environ.get("PYTHONPATH"))))
     settings = {
@@ -114,3 +117,23 @@ def _errors_to(file: Path) -> Iterator[None]:
     finally:
         os.dup2(terminal, 2)
         os.close(terminal)
+
+
+def ship_modules(spark: SparkSession, folder: Path) -> None:
+    """Sends the modules that were imported from the pipeline's folder to Spark's Python workers, wherever they run."""
+    folder = folder.resolve()
+    found = set()
+    for name, module in list(sys.modules.items()):
+        file = Path(getattr(module, "__file__", None) or "").resolve()
+        top = name.partition(".")[0]
+        if file == folder / f"{top}.py":
+            found.add(file)
+        elif folder / top in file.parents:
+            found.add(folder / top)
+    for path in sorted(found):
+        if path.is_dir():
+            path = Path(shutil.make_archive(f"{tempfile.mkdtemp()}/{path.name}", "zip", folder, path.name))
+        if hasattr(spark, "_jsparkSession"):
+            spark.sparkContext.addPyFile(str(path))
+        else:
+            spark.addArtifacts(str(path), pyfile=True)

@@ -22,10 +22,10 @@ from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Pipeline
 from headgate.consumer.files import Warehouse
 from headgate.consumer.gather import Pending, RateCap, choose_ranges
-from headgate.consumer.job import JobResult, TableJob
+from headgate.consumer.job import JobResult, SparkLost, TableJob
 from headgate.consumer.positions import Positions
 from headgate.consumer.state import SavedState, StateFile
-from headgate.errors import ConfigError, HeadgateError
+from headgate.errors import ConfigError, ConsumerError, HeadgateError
 from headgate.failpoints import reach
 from headgate.kafka.channel import BEGINNING, END, Outbox, Tail, Topics
 from headgate.kafka.offsets import beginning_offsets, end_offsets
@@ -54,6 +54,9 @@ _THROUGHPUT = Gauge("headgate_consumer_throughput_bytes_per_second", "Over the l
 
 _GUESSED_BYTES_PER_RECORD = 1000.0
 _POLL_S = 0.1
+_FAILED_WAIT_S = 5.0
+_REFUSED_WAIT_S = 60.0
+"""Longest waits before trying again; a refused announcement leaves files behind, so it is not repeated often."""
 
 
 class Superseded(HeadgateError):
@@ -76,6 +79,30 @@ class _Pace:
             measured = payload_bytes / busy_s
             known = self.capacity_bytes_per_s
             self.capacity_bytes_per_s = measured if known == 0 else known + 0.3 * (measured - known)
+
+
+class _Patience:
+    """Tables that fail or are refused are left alone for a while, longer each time; the others go on meanwhile."""
+
+    def __init__(self) -> None:
+        self._troubles: dict[str, tuple[str, int, float]] = {}
+
+    def failed(self, table: str, error: str, most_s: float) -> None:
+        times = self._troubles.get(table, ("", 0, 0.0))[1] + 1
+        self._troubles[table] = (error, times, time.monotonic() + min(most_s, 0.2 * 2 ** min(times, 20)))
+
+    def fine(self, table: str) -> None:
+        self._troubles.pop(table, None)
+
+    def in_flight(self, table: str, most: int) -> int:
+        """How many announcements may be without a verdict now: in trouble one at a time, and none while it waits."""
+        if table not in self._troubles:
+            return most
+        return 1 if time.monotonic() >= self._troubles[table][2] else 0
+
+    @property
+    def errors(self) -> list[str]:
+        return [f"{table}: {error}" for table, (error, _, _) in sorted(self._troubles.items())]
 
 
 class Worker:
@@ -101,8 +128,10 @@ class Worker:
         self._cycle = 0
         self._cycle_finished_ms = 0
         self._started_ms = 0
-        self._last_error = ""
+        self._cycle_error = ""
         self._failures = 0
+        self._patience = _Patience()
+        self._unreadable: dict[TopicPartition, str] = {}
         self._ended = threading.Event()
 
     # Life
@@ -170,12 +199,12 @@ class Worker:
         try:
             self._listen(0.0)
             self._one_cycle(pool, stop, kill)
-            self._last_error, self._failures = "", 0
-        except (Superseded, ConfigError):
+            self._cycle_error, self._failures = "", 0
+        except (Superseded, ConfigError, SparkLost):
             raise
         except HeadgateError as error:
             self._failures += 1
-            self._last_error = str(error)
+            self._cycle_error = str(error)
             _CYCLES.labels(self.id, "failed").inc()
             log.warning("consumer %d, cycle %d: %s", self.id, self._cycle, error)
             stop.wait(min(5.0, 0.2 * 2**self._failures))
@@ -197,6 +226,12 @@ class Worker:
         for reason in self._positions.refusals:
             log.warning("consumer %d starts again at the ledger: %s", self.id, reason)
         self._positions.refusals.clear()
+        outcomes, self._positions.outcomes = self._positions.outcomes, {}
+        for table, refusal in outcomes.items():
+            if refusal:
+                self._patience.failed(table, refusal, _REFUSED_WAIT_S)
+            else:
+                self._patience.fine(table)
         if commands:
             self._obey(commands)
 
@@ -270,6 +305,11 @@ class Worker:
             last_error=self._last_error,
         )
 
+    @property
+    def _last_error(self) -> str:
+        """Everything that is wrong right now, for a person to read."""
+        return "; ".join(filter(None, (self._cycle_error, *self._patience.errors, *self._unreadable.values())))
+
     def _beat(self, kill: threading.Event) -> None:
         """The heart beats beside the cycles, so that a long Spark job does not look like death."""
         while not kill.is_set():
@@ -297,36 +337,40 @@ class Worker:
             table: pool.submit(self._jobs[table].run, ranges, stem) for table, ranges in chosen.items() if ranges
         }
         results: dict[str, JobResult] = {}
-        failure: HeadgateError | None = None
         for table, future in running.items():
             try:
                 results[table] = future.result()
-            except HeadgateError as error:
-                failure = error
+            except ConsumerError as error:
+                if isinstance(error, SparkLost):
+                    raise
+                self._patience.failed(table, str(error), _FAILED_WAIT_S)
+                _CYCLES.labels(self.id, "failed").inc()
+                log.warning("consumer %d, cycle %d: %s", self.id, self._cycle, error)
         processed = time.monotonic()
         if results:
             reach("cycle.files-written")
         for table in skips.keys() - results.keys() - running.keys():
             results[table] = JobResult((), (), (), (), CycleStats())
+        self._guard()
         self._announce(results, skips, stem, gather_s, processed - gathered)
         announced = time.monotonic()
         self._account(results, peak, gather_s, processed - gathered, announced - processed, announced - began)
-        if failure is not None:
-            raise failure
 
     def _give_up_on_lost_announcements(self, now_s: float) -> None:
         for table in self._pipeline.tables:
             oldest_s = self._positions.oldest_unsettled_s(table.name)
             if oldest_s is not None and now_s - oldest_s > self._settings.commit_deadline_s:
-                self._last_error = f"no verdict on {table.name} for {now_s - oldest_s:.0f} s; is the committer running?"
-                log.warning("consumer %d: %s", self.id, self._last_error)
+                silence = f"no verdict for {now_s - oldest_s:.0f} s; is the committer running?"
+                log.warning("consumer %d: %s: %s", self.id, table.name, silence)
+                self._patience.failed(table.name, silence, _FAILED_WAIT_S)
                 self._positions.give_up_waiting(table.name)
 
     def _announce_missing_tables(self) -> None:
         """A table that does not exist yet is announced empty, so that it is there before its first record."""
         for table in self._pipeline.tables:
             mine = any(table.matches(p.topic) for p in self._owned)
-            if mine and self._positions.exists(table.name) is False and not self._positions.unsettled(table.name):
+            quiet = self._positions.unsettled(table.name) < self._patience.in_flight(table.name, 1)
+            if mine and quiet and self._positions.exists(table.name) is False:
                 schema_only = self._announcement(table.name, f"{self.id:05d}-{self.incarnation}-schema", (), ())
                 self._positions.announced(schema_only, time.monotonic())
                 self._outbox.send(self._topics.announcements, schema_only)
@@ -362,10 +406,13 @@ class Worker:
         open_tables = {
             t.name: self._positions.reading(t.name, [p for p in self._owned if t.matches(p.topic)])
             for t in self._pipeline.tables
-            if self._positions.unsettled(t.name) < self._settings.max_uncommitted_cycles
+            if self._positions.unsettled(t.name)
+            < self._patience.in_flight(t.name, self._settings.max_uncommitted_cycles)
         }
         partitions = {p for reading in open_tables.values() for p in reading}
+        unreadable = {p: error for p, error in self._unreadable.items() if p in self._owned - partitions}
         if not partitions:
+            self._unreadable = unreadable
             return {}, {}
         ends = end_offsets(self._admin, partitions, self._pipeline.kafka.isolation == "read_committed")
         begins = beginning_offsets(self._admin, partitions)
@@ -381,12 +428,13 @@ class Worker:
                     skips.setdefault(table, []).append(skip)
                     position = begins[partition]
                 if position > ends[partition]:
-                    self._last_error = (
+                    unreadable[partition] = (
                         f"{partition} ends at {ends[partition]} but the lake holds everything before {position}: the "
                         f"topic was deleted and made anew, or truncated; ingest it under another name"
                     )
                     continue
                 pending[table, partition] = Pending(position, ends[partition], self._size(partition))
+        self._unreadable = unreadable
         return pending, skips
 
     def _size(self, partition: TopicPartition) -> float:

@@ -16,7 +16,16 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update.snapshot import ManageSnapshots
-from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, LongType
+from pyiceberg.types import (
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    StructType,
+)
 
 from headgate.config.pipeline import Lake
 from headgate.config.pipeline import Table as TableConfig
@@ -32,7 +41,7 @@ log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 12
 
-_WIDENINGS: tuple[set[IcebergType], ...] = ({IntegerType(), LongType()}, {FloatType(), DoubleType()})
+_WIDENINGS: tuple[tuple[IcebergType, IcebergType], ...] = ((IntegerType(), LongType()), (FloatType(), DoubleType()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +89,10 @@ class TableCommitter:
         for attempt in range(MOST_ATTEMPTS):
             table = load_table(self._catalog, self.name)
             if table is None:
-                schema = next((a.schema for a in announcements if a.schema), None)
+                schema = next((a.schema for a in announcements if _unusable(a.schema) is None), None)
                 if schema is None:
-                    return CommitResult(Ledger().with_partitions(origins), 0, exists=False)
+                    refused = tuple(Refused(a, _unusable(a.schema) or "") for a in announcements)
+                    return CommitResult(Ledger().with_partitions(origins), 0, exists=False, refused=refused)
                 table = create_table(self._catalog, self._lake, self.name, schema, self._config.partition_by)
             land_rejects(self._catalog, self._lake, table)
             known = read_ledger(table)
@@ -143,7 +153,7 @@ class TableCommitter:
                 continue
             rejection = ledger.check(announcement)
             reason = unreadable.get(announcement.id) or (rejection.reason if rejection else None)
-            reason = reason or self._schema_problem(schema, announcement)
+            reason = reason or self._schema_problem(schema, announcement) or _lost_rejects(table, announcement)
             if reason is not None:
                 refused.append(Refused(announcement, reason))
                 continue
@@ -157,18 +167,11 @@ class TableCommitter:
 
     def _schema_problem(self, schema: Schema, announcement: Announcement) -> str | None:
         """Why the files cannot become part of the table; additive evolution is fine unless switched off."""
+        unusable = _unusable(announcement.schema)
+        if unusable is not None:
+            return unusable
         offered = iceberg_schema(announcement.schema)
-        for field in offered.fields:
-            try:
-                existing = schema.find_field(field.name)
-            except ValueError:
-                if not self._config.evolve:
-                    return f"column {field.name} is new and the table's schema may not evolve (evolve: false)"
-                continue
-            pair = {existing.field_type, field.field_type}
-            if existing.field_type.is_primitive and len(pair) > 1 and pair not in _WIDENINGS:
-                return f"column {field.name} is {existing.field_type} in the table and {field.field_type} in the files"
-        return None
+        return _incompatible(schema.as_struct(), offered.as_struct(), "", self._config.evolve)
 
     def _attempt(self, table: Table, sorted_: _Sorted) -> Table:
         transaction = Transaction(single_attempt(table))
@@ -199,10 +202,52 @@ class TableCommitter:
         return found
 
 
+def _unusable(spark_schema: str) -> str | None:
+    """Why this is no schema a table can have."""
+    try:
+        iceberg_schema(spark_schema)
+    except LakeError as error:
+        return str(error)
+    except (ValueError, KeyError, TypeError) as error:
+        return f"its schema is not Spark's JSON: {error!r}"
+    return None
+
+
+def _incompatible(table: IcebergType, files: IcebergType, name: str, evolve: bool) -> str | None:
+    """The first column of the files that does not fit the table, and why."""
+    if isinstance(table, StructType) and isinstance(files, StructType):
+        known = {field.name: field.field_type for field in table.fields}
+        for field in files.fields:
+            full = f"{name}.{field.name}" if name else field.name
+            if field.name in known:
+                problem = _incompatible(known[field.name], field.field_type, full, evolve)
+                if problem is not None:
+                    return problem
+            elif not evolve:
+                return f"column {full} is new and the table's schema may not evolve (evolve: false)"
+        return None
+    if isinstance(table, ListType) and isinstance(files, ListType):
+        return _incompatible(table.element_type, files.element_type, f"{name}.element", evolve)
+    if isinstance(table, MapType) and isinstance(files, MapType):
+        return _incompatible(table.key_type, files.key_type, f"{name}.key", evolve) or _incompatible(
+            table.value_type, files.value_type, f"{name}.value", evolve
+        )
+    narrower, wider = (files, table) in _WIDENINGS, (table, files) in _WIDENINGS
+    if table == files or narrower or (wider and evolve):
+        return None
+    return f"column {name} is {table} in the table and {files} in the files"
+
+
+def _lost_rejects(table: Table, announcement: Announcement) -> str | None:
+    """A promise to land files that are not there could never be kept, and would stand in the way for ever."""
+    gone = [path for path in announcement.rejected_files if not table.io.new_input(path).exists()]
+    return f"its rejected files are gone: {gone[0]}" if gone else None
+
+
 def _widen(transaction: Transaction, announcements: Sequence[Announcement]) -> None:
     for schema in {a.schema for a in announcements}:
         offered = iceberg_schema(schema)
-        known = {f.name for f in transaction.table_metadata.schema().fields}
-        if any(f.name not in known or not f.field_type.is_primitive for f in offered.fields):
+        known = {f.name: f.field_type for f in transaction.table_metadata.schema().fields}
+        if any(known.get(f.name) != f.field_type for f in offered.fields):
             with transaction.update_schema() as update:
                 update.union_by_name(offered)

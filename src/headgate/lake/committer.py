@@ -16,7 +16,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from pyiceberg.catalog import Catalog
 
 from headgate.config.pipeline import Pipeline
-from headgate.errors import HeadgateError, KafkaUnavailable
+from headgate.errors import HeadgateError, KafkaUnavailable, LakeError
 from headgate.failpoints import reach
 from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics
 from headgate.kafka.offsets import beginning_offsets, end_offsets, mirror_group_offsets, partitions_where
@@ -111,9 +111,15 @@ class Committer:
                 for received in batch:
                     self._take(received.message)
         settled_to = tail.next[self._topics.announcements, 0]
+        failures = []
         for state in self._tables.values():
-            self._commit(state, settled_to)
+            try:
+                self._commit(state, settled_to)
+            except LakeError as error:  # one table's trouble does not stop the others
+                failures.append(error)
         self._mirror()
+        if failures:
+            raise LakeError("; ".join(map(str, failures))) from failures[0]
 
     def _take(self, announcement: object) -> None:
         if not isinstance(announcement, Announcement):
@@ -147,14 +153,17 @@ class Committer:
         everything = partitions_where(self._admin, self._pipeline.matches)
         for table in self._pipeline.tables:
             state = self._tables[table.name]
+            first_look = state.last is None
             if state.last is None:
-                state.last = state.committer.commit([], {})
+                state.last = self._attempt(state, [])
             known = state.last.ledger.next.keys() | state.partitions.keys()
             new = {p for p in everything if table.matches(p.topic)} - known
             if not new:
                 continue
-            first_time = not state.last.ledger.next and self._pipeline.start_from == "latest"
-            origins = end_offsets(self._admin, new) if first_time else beginning_offsets(self._admin, new)
+            if first_look and not state.last.exists and self._pipeline.start_from == "latest":
+                origins = end_offsets(self._admin, new, self._pipeline.kafka.isolation == "read_committed")
+            else:  # it came up while we were looking, so all of it is new
+                origins = beginning_offsets(self._admin, new)
             state.partitions.update(origins)
             state.published_at = 0.0
         self._discovered_at = time.monotonic()
@@ -164,7 +173,7 @@ class Committer:
         if not (state.pending or due):
             return
         pending = list(state.pending)
-        result = state.committer.commit(pending, state.partitions)
+        result = self._attempt(state, pending)
         del state.pending[: len(pending)]
         state.last = result
         self._publish(state, result, settled_to)
@@ -172,6 +181,16 @@ class Committer:
             state.commits += 1
             if state.commits % _EXPIRE_EVERY == 0:
                 expire_snapshots(self._catalog, state.committer.name, self._pipeline.lake)
+
+    def _attempt(self, state: _TableState, pending: list[Announcement]) -> CommitResult:
+        """Catalogs and file systems fail in ways of their own; here they become one."""
+        try:
+            return state.committer.commit(pending, state.partitions)
+        except HeadgateError:
+            raise
+        except Exception as error:
+            log.debug("commit to %s", state.committer.name, exc_info=True)
+            raise LakeError(f"cannot commit to {state.committer.name}: {error!r}; trying again") from error
 
     def _publish(self, state: _TableState, result: CommitResult, settled_to: int) -> None:
         table, now_ms = state.committer.name, int(time.time() * 1000)

@@ -1,0 +1,26 @@
+"""`python -m benchmarks`: runs every benchmark and prints one table."""
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import commit, cycle
+from benchmarks.ratio import Ratio
+
+
+def main() -> None:
+    console = Console()
+    results: list[Ratio] = []
+    for name, module in (("commit", commit), ("cycle", cycle)):
+        with console.status(f"measuring {name}"):
+            results += module.run()
+    table = Table(title="Median time against a peer, measured in turns in one run", title_justify="left")
+    for column in ("what", "peer", "ratio", "spread of the ratio", "ours", "peer's"):
+        table.add_column(column, justify="left" if column in ("what", "peer") else "right")
+    for r in results:
+        spread = f"{r.low:.2f} … {r.high:.2f}"
+        table.add_row(r.what, r.peer, f"{r.ratio:.2f}", spread, f"{r.ours_s:.3f} s", f"{r.peer_s:.3f} s")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
