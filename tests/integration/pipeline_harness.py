@@ -117,7 +117,7 @@ class RunningWorker(Running):
 
 
 class PipelineRun:
-    """One pipeline in a folder of its own. Topics called `{}` something get the pipeline's unique name."""
+    """One pipeline in a folder of its own. Topics have short names here; in Kafka the pipeline's name comes first."""
 
     def __init__(
         self,
@@ -224,6 +224,14 @@ class PipelineRun:
         self.committer()
         return self.worker(own=self.partitions() if own is None else own)
 
+    def stop(self) -> None:
+        """Stops everything; raises what anything ended by."""
+        for running in reversed(self._running):  # consumers first, so that the committer takes their last words
+            running.stop()
+        for running in self._running:
+            if running.failure is not None:
+                raise running.failure
+
     # The test as controller
 
     def events(self, kind: type[T]) -> list[T]:
@@ -317,13 +325,11 @@ class PipelineRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for running in reversed(self._running):  # consumers first, so that the committer takes their last words
-            running.stop_event.set()
-            if error is None:
-                running.ended()
-            else:
-                running.thread.join(20)
+        if error is None:
+            self.stop()
+        else:
+            for running in self._running:
+                running.stop_event.set()
+            for running in self._running:
+                running.thread.join(10)
         self._events.close()
-        failures = [r.failure for r in self._running if r.failure is not None]
-        if error is None and failures:
-            raise failures[0]

@@ -105,6 +105,7 @@ def landed(
             run.produce(short, [(b"gone", None)])
         run.run()
         run.wait_until_landed()
+        run.stop()
         yield run
 
 

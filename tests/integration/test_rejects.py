@@ -13,7 +13,7 @@ from headgate.consumer.files import Warehouse
 from headgate.consumer.job import TableJob
 from headgate.errors import ConfigError
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.model.messages import CycleRecord
+from headgate.model import Announcement
 from tests.integration.pipeline_harness import PipelineRun, new_name
 from tests.integration.test_formats import ORDER, avro, framed, order
 
@@ -89,6 +89,7 @@ def landed(
         run.produce("numbers", named(*(str(n) for n in range(10)), "ten", *(str(n) for n in range(11, 20))))
         run.run()
         run.wait_until_landed()
+        run.stop()
         yield run
 
 
@@ -151,8 +152,9 @@ def test_only_the_record_that_sql_cannot_cast_is_set_aside_with_spark_s_reason(l
 
 
 def test_a_transform_keeps_its_promise_of_rows_per_record_or_its_table_waits_while_others_go_on(
-    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("headgate.consumer.job._ISOLATION_JOBS", 8)
     odd = "SELECT * FROM input WHERE _offset % 2 = 1"
     twice = "SELECT *, explode(sequence(1, n)) AS copy FROM input WHERE n > 0"
     always = "SELECT CAST(concat('x', name) AS INT) AS number, * FROM input"
@@ -164,7 +166,7 @@ def test_a_transform_keeps_its_promise_of_rows_per_record_or_its_table_waits_whi
     ]
     with PipelineRun(tmp_path, broker, spark, tables, {"filtered": 1, "hopeless": 1}) as run:
         run.produce("filtered", [json.dumps({"name": "a", "n": n % 4}).encode() for n in range(20)])
-        run.produce("hopeless", named(*map(str, range(80))))
+        run.produce("hopeless", named(*map(str, range(20))))
         worker = run.run()
         error = run.error_of(worker, "rows_per_record")
         assert "lake.one: 10 rows came out of 20 records" in error
@@ -180,11 +182,11 @@ def test_a_transform_keeps_its_promise_of_rows_per_record_or_its_table_waits_whi
         assert run.assert_exactly_once("lake.any").duplicates == 0
 
         # Every record fails; no cycle looks at more than it can afford, and all are set aside in the end.
-        assert offsets(run.rejected("lake.fails_always")) == list(range(80))
+        assert offsets(run.rejected("lake.fails_always")) == list(range(20))
         assert run.rows("lake.fails_always") == []
         run.assert_exactly_once("lake.fails_always")
-        cycles = [c for c in run.messages(run.names.cycles, CycleRecord) if c.records and c.rows == 0]
-        assert len(cycles) >= 2
+        announced = [a for a in run.messages(run.names.announcements, Announcement) if a.table == "lake.fails_always"]
+        assert max(a.stats.rejected for a in announced) <= 8
 
 
 def test_what_cannot_work_is_refused_before_anything_is_read_and_the_table_is_named(
@@ -193,7 +195,7 @@ def test_what_cannot_work_is_refused_before_anything_is_read_and_the_table_is_na
     module = write_transforms(tmp_path)
     wrong: dict[str, dict[str, Any]] = {
         "cannot be resolved": {"sql": "SELECT nowhere, * FROM input"},
-        "PARSE_SYNTAX_ERROR": {"sql": "SELECT FROM WHERE"},
+        "PARSE_SYNTAX_ERROR": {"sql": "SELEC * FROM input"},
         "drops _topic, _offset; keep": {"transform": f"{module}:forgetful"},
         "fails with .*undefined_method": {"transform": f"{module}:broken"},
         "must return a DataFrame": {"transform": f"{module}:silent"},
@@ -219,8 +221,5 @@ def test_a_record_far_above_the_fetch_limits_is_still_read(
         run.produce("t", [b"before", large, b"after"])
         run.run()
         run.wait_until_landed()
-        assert [
-            bytes(row["value"]) == value
-            for row, value in zip(run.rows("lake.t"), (b"before", large, b"after"), strict=True)
-        ] == [True] * 3
+        assert [bytes(row["value"]) for row in run.rows("lake.t")] == [b"before", large, b"after"]
         run.assert_exactly_once("lake.t")

@@ -6,7 +6,7 @@ from importlib import metadata
 import typer
 from rich.console import Console
 
-from headgate.cli import check, consumer, demo, kafka, load, maintain, run, status, verify
+from headgate.cli import calibrate, check, consumer, demo, kafka, load, maintain, run, status, verify
 from headgate.errors import HeadgateError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command(rich_help_panel="Ingest")(check.check)
 app.command(rich_help_panel="Ingest")(run.run)
 app.command(rich_help_panel="Watch")(status.status)
 app.command(rich_help_panel="Watch")(verify.verify)
+app.command(rich_help_panel="Operate")(calibrate.calibrate)
 app.command(rich_help_panel="Operate")(maintain.maintain)
 app.command(rich_help_panel="Operate")(consumer.consumer)
 app.command(rich_help_panel="Try out")(load.load)
