@@ -421,6 +421,7 @@ class Worker:
         for table, reading in open_tables.items():
             for partition, position in reading.items():
                 if partition not in ends or partition not in begins:
+                    unreadable[partition] = f"the brokers give no offsets of {partition}: no leader now, or deleted"
                     continue
                 if position < begins[partition]:
                     gone = begins[partition] - position

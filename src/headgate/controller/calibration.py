@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
 
 from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Lake, Pipeline
 from headgate.consumer.worker import Worker
 from headgate.controller.drain import lag_records
-from headgate.controller.service import SharedSession
 from headgate.errors import HeadgateError
 from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics, ensure_topics
 from headgate.kafka.offsets import partitions_where
@@ -66,7 +66,11 @@ class Calibration:
 
 
 def calibrate(
-    pipeline: Pipeline, seconds: float, session: SharedSession, tell: Callable[[str], None], stop: threading.Event
+    pipeline: Pipeline,
+    seconds: float,
+    session: Callable[[], SparkSession],
+    tell: Callable[[str], None],
+    stop: threading.Event,
 ) -> Calibration:
     """Reads the pipeline's topics from the beginning for at most `seconds`. The pipeline's own tables, group and topics
     are not touched: everything happens under a scratch name in a scratch folder, which is removed."""
@@ -128,7 +132,7 @@ def _read(
     scratch: Pipeline,
     admin: AdminClient,
     seconds: float,
-    session: SharedSession,
+    session: Callable[[], SparkSession],
     tell: Callable[[str], None],
     stop: threading.Event,
 ) -> list[CycleRecord]:

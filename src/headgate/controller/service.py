@@ -66,7 +66,7 @@ class SharedSession:
                 self._session = None
 
 
-def build_fleet(pipeline: Pipeline, session: SharedSession) -> Fleet:
+def build_fleet(pipeline: Pipeline, session: Callable[[], SparkSession]) -> Fleet:
     """The fleet that the pipeline file names."""
     deadline_s = pipeline.fleet.stop_deadline_s
     if pipeline.fleet.kind == "threads":
@@ -90,7 +90,7 @@ class Service:
         pipeline: Pipeline,
         roles: tuple[str, ...] = ROLES,
         dry_run: bool = False,
-        session: SharedSession | None = None,
+        session: Callable[[], SparkSession] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._roles = roles

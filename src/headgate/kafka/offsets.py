@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -11,6 +11,8 @@ from headgate.errors import KafkaUnavailable
 from headgate.model import TopicPartition
 
 log = logging.getLogger(__name__)
+
+_NOT_KNOWN_YET = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 def partitions_where(
@@ -50,12 +52,15 @@ def _offsets(
     if not request:
         return {}
     level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
-    found = {}
+    found, unknown = {}, False
     for asked, future in admin.list_offsets(request, isolation_level=level, request_timeout=deadline_s).items():
         try:
             found[TopicPartition(asked.topic, asked.partition)] = future.result(deadline_s + 5).offset
         except KafkaException as error:
-            log.warning("no offset of %s[%d] this time: %s", asked.topic, asked.partition, error.args[0].str())
+            log.info("no offset of %s[%d] this time: %s", asked.topic, asked.partition, error.args[0].str())
+            unknown = unknown or error.args[0].code() in _NOT_KNOWN_YET
+    if unknown:  # the client keeps what it knows of a topic for minutes; this makes it look again, for the next time
+        partitions_where(admin, lambda _: False, deadline_s)
     if not found:
         raise KafkaUnavailable(f"the brokers gave no offsets for {len(request)} partitions within {deadline_s:g} s")
     return found

@@ -1,0 +1,64 @@
+"""The demo as a stranger runs it, and what can be asked about it afterwards."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from headgate.kafka.embedded import EmbeddedKafka
+
+
+def headgate(*words: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "headgate", *words]
+    environment = {**os.environ, "COLUMNS": "200", "TERM": "dumb"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=environment, check=False)
+
+
+def test_the_demo_ends_by_itself_with_proof_and_a_picture(tmp_path: Path) -> None:
+    home = tmp_path / "demo"
+    done = headgate("demo", "--minutes", "0.4", "--home", str(home))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the same as the" in done.stdout
+    assert done.stdout.count(" ok") >= 3
+    assert done.stderr == ""
+    assert (home / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert len((home / "history.csv").read_text().splitlines()) > 10
+    assert not EmbeddedKafka(home / "kafka").status().running
+
+    counted = headgate("verify", "--home", str(home), "--output", "json")
+    assert counted.returncode == 0, counted.stderr
+    verdicts = json.loads(counted.stdout)
+    assert [v["table"] for v in verdicts] == ["lake.orders", "lake.payments", "lake.clicks"]
+    assert all(v["ok"] and v["rows"] > 0 for v in verdicts)
+
+
+def test_verify_finds_what_is_missing_and_says_so_by_its_exit_code(tmp_path: Path) -> None:
+    """A table whose ledger claims more than it holds: rows deleted from outside."""
+    home = tmp_path / "demo"
+    assert headgate("demo", "--minutes", "0.25", "--home", str(home)).returncode == 0
+    from headgate.config.loader import load_pipeline
+    from headgate.lake.tables import open_catalog
+
+    pipeline = load_pipeline(home / "pipeline.yaml")
+    table = open_catalog(pipeline.lake).load_table("lake.clicks")
+    table.delete("_kafka_partition = 1 and _offset >= 3 and _offset < 7")
+    counted = headgate("verify", "--home", str(home))
+    assert counted.returncode == 1
+    assert "4 offsets are missing" in counted.stdout
+    assert "missing clicks-1[3, 7)" in counted.stdout
+
+
+def test_a_folder_that_is_not_a_demos_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious.txt").write_text("mine")
+    refused = headgate("demo", "--home", str(tmp_path))
+    assert refused.returncode == 3
+    assert "choose another --home" in refused.stderr
+    assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+def test_errors_are_one_line(tmp_path: Path) -> None:
+    missing = headgate("run", str(tmp_path / "nothing.yaml"))
+    assert missing.returncode == 2
+    assert len(missing.stderr.strip().splitlines()) == 1
+    assert "nothing.yaml" in missing.stderr

@@ -1,0 +1,174 @@
+"""A whole pipeline as `headgate run` runs it: monitor, controller, committer and a fleet, under a changing load."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from headgate.config.clients import librdkafka_settings
+from headgate.config.loader import load_pipeline
+from headgate.config.pipeline import Pipeline
+from headgate.controller.calibration import calibrate
+from headgate.controller.drain import lag_records
+from headgate.controller.service import Service
+from headgate.controller.status import PipelineStatus, StatusReader
+from headgate.errors import ConfigError, KafkaUnavailable, SetupError
+from headgate.kafka.channel import Topics
+from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.load import FIELDS_DDL, FixedSize, LoadGenerator, LoadReport, NoWaiting, prepare_topics
+from headgate.lake.tables import open_catalog
+from headgate.lake.verify import verify_table
+from headgate.model import TopicPartition
+from headgate.simulation.workload import Steady, Step
+
+DEADLINE_S = 120.0
+
+
+def write_pipeline(folder: Path, bootstrap: str, name: str, more: str = "") -> Pipeline:
+    file = folder / "pipeline.yaml"
+    file.write_text(
+        f"""
+name: {name}
+home: home
+kafka: {{brokers: "{bootstrap}"}}
+topics_pattern: "{name}-.*"
+tables:
+  - {{name: lake.records, format: json, schema: "{FIELDS_DDL}"}}
+consumer: {{rate_cap_bytes_per_s: 150 kB/s, wait_s: 500 ms, heartbeat_s: 500 ms}}
+policy: {{consumer_capacity_bytes_per_s: 100 kB/s, packing_capacity_bytes_per_s: 80 kB/s, max_sentinel_s: 3 s}}
+monitor: {{window_s: 4 s, min_span_s: 1 s, poll_s: 500 ms}}
+controller: {{discover_s: 1 s}}
+{more}
+"""
+    )
+    return load_pipeline(file)
+
+
+@contextmanager
+def running(pipeline: Pipeline, spark: SparkSession, dry_run: bool = False) -> Iterator[Service]:
+    service = Service(pipeline, dry_run=dry_run, session=lambda: spark)
+    service.start()
+    try:
+        yield service
+    finally:
+        service.stop()
+
+
+def wait_for(reader: StatusReader, condition: Callable[[PipelineStatus], bool], what: str) -> PipelineStatus:
+    until = time.monotonic() + DEADLINE_S
+    while time.monotonic() < until:
+        status = reader.refresh()
+        if condition(status):
+            return status
+        time.sleep(0.2)
+    raise AssertionError(f"{what} within {DEADLINE_S:g} s; last: {status}")
+
+
+def owners(status: PipelineStatus) -> int:
+    return sum(1 for consumer in status.consumers if consumer.partitions)
+
+
+def test_consumers_follow_the_load_up_and_down_and_every_record_lands_once(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
+) -> None:
+    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique)
+    settings = librdkafka_settings(pipeline)
+    topic = f"{unique}-a"
+    partitions = [TopicPartition(topic, n) for n in range(4)]
+    stop, reports = threading.Event(), list[LoadReport]()
+    generator = LoadGenerator(
+        broker.bootstrap, {}, {topic: 4}, Step(tuple(partitions), ((0, 40e3), (5, 240e3), (30, 20e3))), FixedSize(400)
+    )
+    prepare_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), {topic: 4}, 1)
+    writer = threading.Thread(target=lambda: reports.append(generator.run(duration_s=600, stop=stop)), daemon=True)
+    with running(pipeline, spark):
+        reader = StatusReader(settings, Topics(pipeline.name))
+        wait_for(reader, lambda s: owners(s) == 1, "one consumer for an idle topic")
+        writer.start()
+        wait_for(reader, lambda s: owners(s) >= 3, "three consumers for 240 kB/s at 80 kB/s each")
+        wait_for(reader, lambda s: owners(s) == 1, "one consumer again")
+
+        late = f"{unique}-b"  # a topic that did not exist when the pipeline started
+        extra = LoadGenerator(
+            broker.bootstrap,
+            {},
+            {late: 2},
+            Steady.spread([TopicPartition(late, 0), TopicPartition(late, 1)], 1e5),
+            FixedSize(300),
+            pace=NoWaiting(),
+        )
+        reports.append(extra.run(count=500))
+        wait_for(
+            reader,
+            lambda s: {p.partition.topic for p in s.partitions if p.owner is not None} == {topic, late},
+            "the late topic is owned, too",
+        )
+        stop.set()
+        writer.join(30)
+        until = time.monotonic() + DEADLINE_S
+        while lag_records(pipeline, settings) and time.monotonic() < until:
+            time.sleep(0.5)
+        reader.refresh()
+    verdict = verify_table(spark, open_catalog(pipeline.lake), pipeline.tables[0])
+    assert verdict.problems == ()
+    assert verdict.rows == sum(report.records for report in reports)
+
+    applied = [d for d in reader.decisions if d.outcome == "applied"]
+    assert {"unassigned", "overload", "timeout"} <= {d.trigger for d in applied}
+    grown = next(d for d in applied if d.trigger == "overload" and d.created)
+    assert grown.moved > 0
+    assert grown.rscore_packing > grown.rscore_consumer > 0
+    assert min(grown.measure_s, grown.decide_s, grown.ready_s, grown.handover_s) >= 0
+    assert grown.ready_s > 0
+    assert grown.handover_s > 0
+    status = reader.refresh()
+    assert status.latency_p50_s is not None
+    assert status.latency_p99_s is not None
+    assert 0 < status.latency_p50_s <= status.latency_p99_s
+    reader.close()
+
+
+def test_a_dry_run_decides_and_touches_nothing(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
+) -> None:
+    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique)
+    prepare_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), {f"{unique}-a": 3}, 1)
+    with running(pipeline, spark, dry_run=True):
+        reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name))
+        wait_for(reader, lambda s: any(d.outcome == "dry-run" for d in reader.decisions), "a decision")
+        assert reader.refresh().consumers == ()
+        reader.close()
+    assert not (pipeline.home / "warehouse").exists()
+
+
+def test_what_cannot_work_is_said_in_one_line_before_anything_starts(tmp_path: Path, broker: EmbeddedKafka) -> None:
+    with pytest.raises(KafkaUnavailable, match=r"no broker answers at 127\.0\.0\.1:1"):
+        Service(write_pipeline(tmp_path, "127.0.0.1:1", "nobody")).start()
+    port = int(broker.bootstrap.rsplit(":", 1)[1])
+    with pytest.raises(SetupError, match=f"cannot serve metrics on port {port}"):
+        Service(write_pipeline(tmp_path, broker.bootstrap, "taken", f"metrics_port: {port}")).start()
+    with pytest.raises(ConfigError, match="threads and processes"):
+        Service(write_pipeline(tmp_path, broker.bootstrap, "other", "fleet: {kind: cloud}")).start()
+
+
+def test_calibration_measures_full_cycles_and_leaves_nothing_behind(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
+) -> None:
+    topic = f"{unique}-a"
+    spread = Steady.spread([TopicPartition(topic, n) for n in range(4)], 1e6)
+    LoadGenerator(broker.bootstrap, {}, {topic: 4}, spread, FixedSize(1000), pace=NoWaiting()).run(count=6000)
+    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique)
+    smaller = pipeline.consumer.model_copy(update={"batch_bytes": 500_000})
+    pipeline = pipeline.model_copy(update={"consumer": smaller})
+    result = calibrate(pipeline, 60, lambda: spark, lambda _: None, threading.Event())
+    assert result.cycles >= 5
+    assert result.partitions == 4
+    assert result.packing_capacity_bytes_per_s < result.consumer_capacity_bytes_per_s < result.bytes_per_s.mean
+    assert result.cycle_s.mean >= result.process_s.mean > 0
+    left = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10).topics
+    assert not [name for name in left if "calibration" in name]
