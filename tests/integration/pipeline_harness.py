@@ -133,7 +133,7 @@ class PipelineRun:
         self.folder, self.spark = folder, spark
         self.bootstrap = broker.bootstrap
         self.name = sections.pop("name", None) or new_name()
-        self.admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        self.admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2})
         self._topic_settings = dict(topic_settings or {})
         for topic, partitions in (topics or {}).items():
             self.create(topic, partitions)
@@ -196,7 +196,9 @@ class PipelineRun:
 
     def produce(self, short: str, records: Iterable[Record | bytes], partition: int = 0, **settings: Any) -> None:
         """Writes records in order; plain bytes are values without a key."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "message.max.bytes": 8_000_000, **settings})
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "message.max.bytes": 8_000_000, "log_level": 2, **settings}
+        )
         for record in records:
             key, value = (None, record) if isinstance(record, bytes) else record
             producer.produce(self.topic(short), key=key, value=value, partition=partition)

@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from headgate.config.loader import load_pipeline
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.lake.tables import open_catalog
 
 
 def headgate(*words: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
@@ -15,9 +19,17 @@ def headgate(*words: str, timeout_s: float = 300) -> subprocess.CompletedProcess
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=environment, check=False)
 
 
-def test_the_demo_ends_by_itself_with_proof_and_a_picture(tmp_path: Path) -> None:
-    home = tmp_path / "demo"
-    done = headgate("demo", "--minutes", "0.4", "--home", str(home))
+@pytest.fixture(scope="module")
+def finished_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    home = tmp_path_factory.mktemp("demo") / "home"
+    return home, headgate("demo", "--minutes", "0.4", "--home", str(home))
+
+
+Finished = tuple[Path, subprocess.CompletedProcess[str]]
+
+
+def test_the_demo_ends_by_itself_with_proof_and_a_picture(finished_demo: Finished) -> None:
+    home, done = finished_demo
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the same as the" in done.stdout
     assert done.stdout.count(" ok") >= 3
@@ -26,20 +38,17 @@ def test_the_demo_ends_by_itself_with_proof_and_a_picture(tmp_path: Path) -> Non
     assert len((home / "history.csv").read_text().splitlines()) > 10
     assert not EmbeddedKafka(home / "kafka").status().running
 
-    counted = headgate("verify", "--home", str(home), "--output", "json")
+
+def test_verify_agrees_afterwards(finished_demo: Finished) -> None:
+    counted = headgate("verify", "--home", str(finished_demo[0]), "--output", "json")
     assert counted.returncode == 0, counted.stderr
     verdicts = json.loads(counted.stdout)
     assert [v["table"] for v in verdicts] == ["lake.orders", "lake.payments", "lake.clicks"]
     assert all(v["ok"] and v["rows"] > 0 for v in verdicts)
 
 
-def test_verify_finds_what_is_missing_and_says_so_by_its_exit_code(tmp_path: Path) -> None:
-    """A table whose ledger claims more than it holds: rows deleted from outside."""
-    home = tmp_path / "demo"
-    assert headgate("demo", "--minutes", "0.25", "--home", str(home)).returncode == 0
-    from headgate.config.loader import load_pipeline
-    from headgate.lake.tables import open_catalog
-
+def test_verify_names_what_somebody_deleted_and_fails(finished_demo: Finished) -> None:
+    home = finished_demo[0]
     pipeline = load_pipeline(home / "pipeline.yaml")
     table = open_catalog(pipeline.lake).load_table("lake.clicks")
     table.delete("_kafka_partition = 1 and _offset >= 3 and _offset < 7")

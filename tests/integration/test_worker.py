@@ -1,0 +1,216 @@
+"""A consumer's life: commands, back-pressure, death and return, and what it says about its cycles."""
+
+import json
+from pathlib import Path
+
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from headgate.consumer.state import StateFile
+from headgate.kafka.embedded import EmbeddedKafka
+from headgate.model import Announcement
+from headgate.model.messages import (
+    ConsumerLeft,
+    ConsumerState,
+    ConsumingStarted,
+    ConsumingStopped,
+    CycleRecord,
+    LedgerState,
+    Position,
+    StartConsuming,
+    StateQuery,
+    StopConsuming,
+)
+from tests.integration.pipeline_harness import PipelineRun, RunningWorker, eventually
+
+TABLES = [{"name": "lake.t"}]
+KILOBYTE = b"x" * 1_000
+ONE_BY_ONE = {"batch_bytes": "1 kB", "wait_s": "100 ms"}
+"""A cycle takes one record of a kilobyte."""
+
+
+def announced(run: PipelineRun) -> list[Announcement]:
+    return run.messages(run.names.announcements, Announcement)
+
+
+def place_ledger(run: PipelineRun) -> None:
+    """A committer lives long enough to say where everything begins."""
+    committer = run.committer()
+    eventually(lambda: run.messages(run.names.ledger, LedgerState), "the ledger is published")
+    committer.stop()
+
+
+def litter(run: PipelineRun) -> None:
+    """Garbage of several kinds, and messages that belong elsewhere, on every topic that somebody listens to."""
+    producer = Producer({"bootstrap.servers": run.bootstrap, "log_level": 2})
+    for topic, partitions in (
+        (run.names.control, (0, 1, 2)),
+        (run.names.ledger, (0,)),
+        (run.names.announcements, (0,)),
+    ):
+        for partition in partitions:
+            producer.produce(topic, b"\x00\xffgarbage", partition=partition, key="k")
+            producer.produce(topic, None, partition=partition, key="k")
+            producer.produce(
+                topic, b"", partition=partition, headers={"event_type": "StopConsuming", "schema": "0"}, key="k"
+            )
+    producer.flush(30)
+    stray = ConsumerLeft(9, "nobody", 0, "stray")
+    for topic in (run.names.ledger, run.names.announcements):
+        run.outbox.send(topic, stray, key="stray")
+    run.outbox.send(run.names.control, stray, partition=1)
+    run.outbox.flush()
+
+
+def state_of(run: PipelineRun, worker: RunningWorker) -> ConsumerState:
+    query = StateQuery(run.command_id(), run.epoch, worker.id)
+    run.send(query)
+    return run.wait_for(ConsumerState, worker, lambda s: s.command_id == query.command_id)
+
+
+def test_a_consumer_runs_ahead_of_the_committer_only_so_far_and_reports_every_cycle(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    settings = {**ONE_BY_ONE, "max_uncommitted_cycles": 2}
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 2}, consumer=settings) as run:
+        for partition in (0, 1):
+            run.produce("t", [(b"%04d" % n, KILOBYTE) for n in range(6)], partition)
+        place_ledger(run)
+        worker = run.worker(own=run.partitions())
+        full = run.wait_for(ConsumerState, worker, lambda s: s.uncommitted_cycles == 2)
+        run.wait_for(ConsumerState, worker, lambda s: s.cycle >= full.cycle + 10)
+        assert len(announced(run)) == 2  # one of them only made the table known
+        run.committer()
+        run.wait_until_landed()
+        worker.stop()
+
+        cycles = [c for c in run.messages(run.names.cycles, CycleRecord) if c.incarnation == worker.life]
+        assert sum(c.records for c in cycles) == sum(c.rows for c in cycles) == 12
+        assert sum(c.payload_bytes for c in cycles) == 12 * 1_004
+        assert all(c.partitions == 2 and c.tables == 1 and c.error == "" for c in cycles)
+        assert all(c.process_s > 0 and c.gather_s > 0 and c.throughput_bytes_per_s > 0 for c in cycles)
+        assert [c.cycle for c in cycles] == sorted({c.cycle for c in cycles})
+        assert cycles[0].peak
+        assert cycles[0].lag_records == 12 - cycles[0].records
+        assert cycles[-1].lag_records == 0
+        sizes = {size.bytes_per_record for c in cycles for size in c.sizes}
+        assert sizes == {1_004.0}
+        (left,) = run.events(ConsumerLeft)
+        assert (left.incarnation, left.reason) == (worker.life, "stopped")
+        run.stop()
+        assert run.assert_exactly_once("lake.t").rows == 12
+
+
+def test_commands_are_durable_before_they_are_acknowledged_and_may_come_twice_late_or_broken(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 2}, consumer=ONE_BY_ONE) as run:
+        first, second = run.partitions()
+        for partition in (0, 1):
+            run.produce("t", [KILOBYTE] * 8, partition)
+        litter(run)
+        run.committer()
+        worker = run.worker()
+        litter(run)
+        file = StateFile(run.pipeline.home / "consumers" / "1")
+        start = StartConsuming(run.command_id(), run.epoch, 1, worker.life, (first, second))
+        for _ in range(2):
+            run.send(start)
+        run.wait_for(ConsumingStarted, worker, lambda e: e.command_id == start.command_id)
+        saved = file.load()
+        assert saved is not None
+        assert saved.partitions == {first, second}
+
+        # Stopped in the middle: everything of the partition that will ever be announced is announced.
+        run.wait_for(ConsumerState, worker, lambda s: s.cycle >= 2)
+        stopped = run.stop_consuming(worker, [first])
+        so_far = [r.end for a in announced(run) for r in a.ranges if r.partition == first]
+        saved = file.load()
+        assert saved is not None
+        assert saved.partitions == {second}
+        assert stopped.announced == (Position("lake.t", first.topic, first.partition, max(so_far, default=0)),)
+        run.produce("t", [KILOBYTE] * 4, 1)
+        eventually(lambda: sum(r.end == 12 for a in announced(run) for r in a.ranges) == 1, "the other one goes on")
+        assert [r.end for a in announced(run) for r in a.ranges if r.partition == first] == so_far
+
+        # The same command again, and one of a controller that is no longer in charge.
+        again = StopConsuming(stopped.command_id, run.epoch, 1, worker.life, (first,))
+        run.send(again)
+        eventually(
+            lambda: len([e for e in run.events(ConsumingStopped) if e.command_id == again.command_id]) == 2, "ack"
+        )
+        run.epoch = 2
+        assert state_of(run, worker).partitions == (second,)
+        run.send(StopConsuming("stale", 1, 1, worker.life, (second,)))
+        run.send(StartConsuming("for an earlier life", 2, 1, "0000000000000-000000", (first,)))
+        assert state_of(run, worker).partitions == (second,)
+        acknowledged = {e.command_id for kind in (ConsumingStarted, ConsumingStopped) for e in run.events(kind)}
+        assert not acknowledged & {"stale", "for an earlier life"}
+
+        run.worker(2, own=[first])
+        run.wait_until_landed()
+        run.stop()
+        assert run.assert_exactly_once("lake.t").rows == 20
+
+
+def test_a_consumer_returns_from_death_with_its_partitions_and_ends_its_former_self(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 2}, consumer=ONE_BY_ONE) as run:
+        owned = run.partitions()
+
+        def produce_some() -> None:
+            for partition in (0, 1):
+                run.produce("t", [KILOBYTE] * 4, partition)
+
+        produce_some()
+        worker = run.run()
+        worker.kill()
+        produce_some()
+        second = run.worker()  # nobody commands it
+        run.wait_for(ConsumerState, second, lambda s: s.partitions == owned)
+        run.wait_until_landed()
+        produce_some()
+        third = run.worker()
+        second.ended()  # by itself, without a word
+        assert second.failure is None
+        run.wait_until_landed()
+        run.stop()
+        assert [left.incarnation for left in run.events(ConsumerLeft)] == [third.life]
+        assert run.assert_exactly_once("lake.t").rows == 24
+
+
+def test_a_consumer_reads_no_faster_than_its_cap(broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path) -> None:
+    cap_bytes_per_s = 20_000
+    settings = {"rate_cap_bytes_per_s": cap_bytes_per_s, "wait_s": "100 ms"}
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}, consumer=settings) as run:
+        run.produce("t", [KILOBYTE] * 120)
+        run.run()
+        run.wait_until_landed()
+        run.stop()
+        cycles = run.messages(run.names.cycles, CycleRecord)
+        later_bytes = sum(c.payload_bytes for c in cycles[1:])
+        seconds = (cycles[-1].at_ms - cycles[0].at_ms) / 1000
+        assert sum(c.payload_bytes for c in cycles) == 120_000
+        assert later_bytes <= 1.5 * cap_bytes_per_s * seconds + 2 * cap_bytes_per_s
+        assert max(c.payload_bytes for c in cycles) < 120_000
+        run.assert_exactly_once("lake.t")
+
+
+def test_announcements_that_nobody_answers_are_repeated_and_land_once(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    settings = {**ONE_BY_ONE, "commit_deadline_s": "1 s", "max_uncommitted_cycles": 2}
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}, consumer=settings) as run:
+        run.produce("t", [KILOBYTE] * 5)
+        place_ledger(run)
+        worker = run.worker(own=run.partitions())
+        eventually(lambda: sum(r.start == 0 for a in announced(run) for r in a.ranges) >= 2, "it announces again")
+        assert "is the committer running?" in run.error_of(worker, "lake.t: no verdict")
+        run.committer()
+        run.wait_until_landed()
+        run.wait_for(ConsumerState, worker, lambda s: s.last_error == "" and s.uncommitted_cycles == 0)
+        run.stop()
+        assert run.assert_exactly_once("lake.t").rows == 5
+        saved = json.loads((run.pipeline.home / "consumers" / "1" / "state.json").read_text())
+        assert saved["partitions"] == []  # a clean end leaves nothing behind
