@@ -152,7 +152,7 @@ def test_what_cannot_work_is_said_in_one_line_before_anything_starts(tmp_path: P
     port = int(broker.bootstrap.rsplit(":", 1)[1])
     with pytest.raises(SetupError, match=f"cannot serve metrics on port {port}"):
         Service(write_pipeline(tmp_path, broker.bootstrap, "taken", f"metrics_port: {port}")).start()
-    with pytest.raises(ConfigError, match="threads and processes"):
+    with pytest.raises(ConfigError, match="known are processes, threads"):
         Service(write_pipeline(tmp_path, broker.bootstrap, "other", "fleet: {kind: cloud}")).start()
 
 

@@ -1,7 +1,6 @@
 """A whole pipeline in one process: monitor, controller, committer and fleet, started and stopped in the right order."""
 
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,13 +14,11 @@ from headgate import jars
 from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Pipeline
 from headgate.consumer.spark import start_session
-from headgate.consumer.worker import Worker
 from headgate.controller.assembly import channel_of, controller_of, dry_run_of
+from headgate.controller.fleets import build_fleet
 from headgate.controller.ports import Superseded
 from headgate.errors import ConfigError, HeadgateError, KafkaUnavailable, SetupError
 from headgate.fleet import Fleet
-from headgate.fleet.processes import ProcessFleet
-from headgate.fleet.threads import ThreadFleet
 from headgate.kafka.channel import Topics, ensure_topics
 from headgate.kafka.monitor import build_monitor
 from headgate.lake.committer import Committer
@@ -64,22 +61,6 @@ class SharedSession:
             if self._session is not None:
                 self._session.stop()
                 self._session = None
-
-
-def build_fleet(pipeline: Pipeline, session: Callable[[], SparkSession]) -> Fleet:
-    """The fleet that the pipeline file names."""
-    deadline_s = pipeline.fleet.stop_deadline_s
-    if pipeline.fleet.kind == "threads":
-        return ThreadFleet(lambda number: Worker(pipeline, number, session), deadline_s)
-    if pipeline.fleet.kind == "processes":
-        return ProcessFleet(lambda number: consumer_command(pipeline, number), pipeline.home, deadline_s)
-    raise ConfigError(f"fleet.kind is {pipeline.fleet.kind}; this version runs threads and processes")
-
-
-def consumer_command(pipeline: Pipeline, number: int) -> list[str]:
-    if pipeline.file is None:
-        raise ConfigError("a fleet of processes needs the pipeline as a file that each process can read")
-    return [sys.executable, "-m", "headgate", "consumer", str(pipeline.file), "--id", str(number)]
 
 
 class Service:
@@ -135,7 +116,10 @@ class Service:
         for name in ("controller", "dry run", "monitor"):
             self._end(name)
         if self._fleet is not None:
-            self._fleet.close()
+            if isinstance(self._failure, Superseded):
+                self._fleet.hand_over()
+            else:
+                self._fleet.close()
         self._end("committer")
         if self._failure is not None:
             raise self._failure

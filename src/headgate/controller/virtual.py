@@ -338,6 +338,9 @@ class MemoryFleet:
         for consumer_id in self.running():
             self.stop(consumer_id, force)
 
+    def hand_over(self) -> None:
+        """These consumers outlive their controller."""
+
     # The world's side
 
     def kill(self, consumer_id: int) -> None:

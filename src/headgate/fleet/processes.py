@@ -114,6 +114,9 @@ class ProcessFleet:
             log.error("%s", error)
         return False
 
+    def hand_over(self) -> None:
+        """Nothing to do: the folders say who runs, and whoever reads them next adopts them."""
+
     def close(self, force: bool = False) -> None:
         for consumer_id in self.running():
             self.stop(consumer_id, force)

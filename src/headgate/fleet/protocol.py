@@ -27,3 +27,7 @@ class Fleet(Protocol):
     def close(self, force: bool = False) -> None:
         """Ends every consumer: asks all of them, waits for the stop deadline, forces the rest."""
         ...
+
+    def hand_over(self) -> None:
+        """Another controller took over: consumers that can outlive this process are left to it, others are ended."""
+        ...

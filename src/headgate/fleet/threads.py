@@ -102,6 +102,10 @@ class ThreadFleet:
             self._abandoned = [life for life in self._abandoned if life.thread.is_alive()]
             return frozenset(n for n, life in self._lives.items() if not life.stop.is_set())
 
+    def hand_over(self) -> None:
+        """Threads end with their process, so they had better end in order."""
+        self.close()
+
     def close(self, force: bool = False) -> None:
         with self._lock:
             lives = list(self._lives.values())
