@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 
 from headgate import failpoints
-from headgate.consumer.state import StateFile
 from tests.chaos.garbage import Old, litter
 from tests.chaos.harness import RECOVERY_DEADLINE_S, TABLES, ChaosRun
 from tests.chaos.parts import wait_until
@@ -40,44 +39,55 @@ def freeze_a_consumer(run: ChaosRun) -> None:
     run.replaced(victim, life)
 
 
+class Zombie:
+    """A second life of a consumer that the fleet cannot see: it freezes in the middle of a cycle, is replaced, and
+    returns to a lake that has moved on. Either its folder is its own, as on a machine that was cut off, or its
+    successor writes to the same one."""
+
+    def __init__(self, run: ChaosRun, shares_its_folder: bool) -> None:
+        self._run = run
+        self._consumer_id = run.an_owner()
+        number, self._step = self._consumer_id, run.chance.choice(ZOMBIE_STEPS)
+        self._folder = run.state_folder(number) if shares_its_folder else run.copy_of_state(number)
+        self._points = run.home / f"failpoints-of-{self._folder.name}"
+        failpoints.arm(self._points, self._step, "stop")
+        self._process = run.by_hand(number, self._folder, self._points)
+        run.say(f"another consumer {number} begins, to freeze at {self._step}; its folder is {self._folder.name}")
+
+    def freezes(self) -> bool:
+        """Whether it got so far; if the controller or its successor ended it first, there is no zombie this time."""
+        wait_until(
+            lambda: bool(failpoints.fired(self._points, self._step)) or not self._process.runs,
+            f"the second consumer {self._consumer_id} to freeze ({self._process.output})",
+            RECOVERY_DEADLINE_S,
+        )
+        failpoints.disarm(self._points, self._step)
+        if not self._process.runs:
+            self._run.say(f"the second consumer {self._consumer_id} was ended before it got to {self._step}")
+            return False
+        self._run.say(f"the second consumer {self._consumer_id} is frozen at {self._step}")
+        return True
+
+    def returns(self) -> None:
+        """Once the lake has moved on without it; it must end by itself."""
+        self._run.consumes_again()
+        self._process.signal(signal.SIGCONT)
+        self._run.say(f"the second consumer {self._consumer_id} returns as a zombie")
+        wait_until(lambda: not self._process.runs, f"the zombie to end by itself ({self._process.output})", 90)
+        said = self._process.said().strip().splitlines() or ["without a word"]
+        self._run.say(f"the zombie ended by itself: {said[-1]}")
+
+
 def zombie_elsewhere(run: ChaosRun) -> None:
-    """A life the fleet cannot reach, with a disk of its own, as on a machine that was cut off."""
-    _zombie(run, shares_its_folder=False)
+    zombie = Zombie(run, shares_its_folder=False)
+    if zombie.freezes():
+        zombie.returns()
 
 
 def zombie_at_home(run: ChaosRun) -> None:
-    """A life the fleet cannot see but whose successor writes to the same folder."""
-    _zombie(run, shares_its_folder=True)
-
-
-def _zombie(run: ChaosRun, shares_its_folder: bool) -> None:
-    consumer_id = run.an_owner()
-    folder = run.state_folder(consumer_id) if shares_its_folder else run.copy_of_state(consumer_id)
-    points, step = run.home / f"failpoints-of-{folder.name}", run.chance.choice(ZOMBIE_STEPS)
-    failpoints.arm(points, step, "stop")
-    before = StateFile(folder).load()
-    zombie = run.by_hand(consumer_id, folder, points)
-    run.say(f"another consumer {consumer_id} begins, to freeze at {step}; its folder is {folder.name}")
-    wait_until(
-        lambda: bool(failpoints.fired(points, step)) or not zombie.runs,
-        f"the second consumer {consumer_id} to freeze ({zombie.output})",
-        RECOVERY_DEADLINE_S,
-    )
-    saved = StateFile(folder).load()
-    if not zombie.runs or saved is None or saved == before:
-        run.say(f"the second consumer {consumer_id} was ended before it got there; no zombie this time")
-        failpoints.disarm(points, step)
-        return
-    life = saved.incarnation
-    if shares_its_folder and not run.watch.heard(life):
-        life = max(life, run.watch.lives().get(consumer_id, ""))
-    run.say(f"{life} is frozen at {step}")
-    run.replaced(consumer_id, life)
-    run.consumes_again()
-    zombie.signal(signal.SIGCONT)
-    run.say(f"{life} returns as a zombie")
-    wait_until(lambda: not zombie.runs, f"the zombie to stop by itself ({zombie.output})", 60)
-    run.say(f"the zombie stopped by itself: {(zombie.said().strip().splitlines() or ['without a word'])[-1]}")
+    zombie = Zombie(run, shares_its_folder=True)
+    if zombie.freezes():
+        zombie.returns()
 
 
 def kill_the_controller(run: ChaosRun) -> None:
@@ -118,11 +128,41 @@ def two_committers(run: ChaosRun) -> None:
 
     def both_work() -> bool:
         now = run.watch.committers()
-        return sum(count - before.get(name, 0) >= 5 for name, count in now.items()) >= 2
+        return sum(count - before.get(name, 0) > 2 for name, count in now.items()) >= 2
 
     wait_until(both_work, "two committers at work", RECOVERY_DEADLINE_S)
     run.say("kill -9 the older committer")
     older.kill()
+
+
+def zombie_committer(run: ChaosRun) -> None:
+    """Frozen between looking at the ledger and committing, it wakes up when another one has moved the table on."""
+    run.revive()
+    step, before = "commit.checked", run.fired("commit.checked")
+    with run.armed(step, "stop"):
+        wait_until(lambda: run.fired(step) > before, f"a committer to freeze at {step}", RECOVERY_DEADLINE_S)
+    frozen = run.frozen("committer")
+    run.say(f"a committer is frozen at {step}; another one begins")
+    run.start("committer")
+    run.consumes_again()
+    frozen.signal(signal.SIGCONT)
+    run.say("the frozen committer returns")
+    run.consumes_again()
+    run.say("kill -9 the one that was frozen")
+    frozen.kill()
+
+
+def zombie_controller(run: ChaosRun) -> None:
+    """Frozen anywhere, it wakes up to find another one in charge, and ends."""
+    run.revive()
+    older = run.role("controller")[-1]
+    run.say("SIGSTOP the controller; another one begins")
+    older.signal(signal.SIGSTOP)
+    run.start("controller")
+    run.consumes_again()
+    older.signal(signal.SIGCONT)
+    run.say("the frozen controller returns")
+    wait_until(lambda: not older.runs, "the older controller to end", RECOVERY_DEADLINE_S)
 
 
 def restart_the_brokers(run: ChaosRun) -> None:
@@ -162,6 +202,14 @@ def take_the_catalog_away(run: ChaosRun) -> None:
         holder.execute("ROLLBACK")
     finally:
         holder.close()
+
+
+def change_the_load(run: ChaosRun) -> None:
+    """No harm, only a handover."""
+    if run.surging:
+        run.ebb()
+    else:
+        run.surge()
 
 
 def kill_at(step: str, action: str = "kill") -> Action:

@@ -42,16 +42,23 @@ class Old:
 
     def _take(self, reader: Consumer, end: int) -> None:
         while True:
-            for record in reader.consume(_MOST_KEPT, 1.0) or [None]:
-                if record is None or record.error() is not None or record.offset() >= end:
+            records = reader.consume(_MOST_KEPT, 1.0)
+            if not records:
+                return
+            for record in records:
+                if record.error() is not None:  # the end of the partition
                     return
-                headers = record.headers() or []
-                self.records.append((record.topic(), record.partition(), record.key(), record.value(), headers))
+                topic, partition, offset = record.topic(), record.partition(), record.offset()
+                if topic is None or partition is None or offset is None or offset >= end:
+                    return
+                headers = record.headers()
+                listed = headers if isinstance(headers, list) else []
+                self.records.append((topic, partition, record.key(), record.value(), listed))
                 try:
-                    self.messages.append(decode(record.value(), headers))
+                    self.messages.append(decode(record.value(), listed))
                 except NotAMessage:
                     continue  # garbage of an earlier time
-                if record.offset() + 1 >= end:
+                if offset + 1 >= end:
                     return
 
     def of(self, kind: type[Any]) -> list[Any]:
@@ -75,7 +82,7 @@ def litter(
 
     producer = Producer({**settings, "acks": "all"})
     for topic, partition, key, value, headers in [
-        *_noise(topics, [n for n in (0, *owners)], chance),
+        *_noise(topics, [0, *owners], chance),
         *_halves(old, chance),
         *chance.sample(old.records, min(len(old.records), 60)),
         *_told_again(topics, old, positions, owners),
@@ -94,8 +101,7 @@ def _noise(topics: Topics, control: list[int], chance: random.Random) -> list[Re
     records: list[Record] = []
     for topic in topics.settings():
         for partition in control if topic == topics.control else [0]:
-            for size in (0, 1, 7, 300, 20_000):
-                records.append((topic, partition, b"noise", chance.randbytes(size), []))
+            records += [(topic, partition, b"noise", chance.randbytes(size), []) for size in (0, 1, 7, 300, 20_000)]
             records.append((topic, partition, b"noise", None, []))
             records.append((topic, partition, b"noise", b"x", [("event_type", b"\xff\xfe"), ("schema", None)]))
     return records
@@ -119,9 +125,9 @@ def _told_again(
 ) -> list[Record]:
     """Well-formed, and wrong: offsets the lake holds or is far from, files that are not there, commands of controllers
     long gone, ledgers of long ago, lives that ended."""
-    said: list[tuple[str, int, Any]] = []
-    for known in old.of(Announcement)[:10]:
-        said.append((topics.announcements, 0, replace(known, id=f"{known.id}-again")))
+    said: list[tuple[str, int, Any]] = [
+        (topics.announcements, 0, replace(known, id=f"{known.id}-again")) for known in old.of(Announcement)[:10]
+    ]
     for table, at in positions.items():
         like = next((a for a in old.of(Announcement) if a.table == table and a.ranges), None)
         if like is None:
@@ -163,8 +169,8 @@ def _told_again(
         said.append((topics.measurements, 0, replace(measurement, at_ms=1)))
         said.append((topics.announcements, 0, measurement))
     records: list[Record] = []
-    for topic, partition, message in said:
+    for topic, place, message in said:
         value, headers = encode(message)
         key = message.table.encode() if isinstance(message, LedgerState) else None
-        records.append((topic, partition, key, value, headers))
+        records.append((topic, place, key, value, headers))
     return records

@@ -15,8 +15,10 @@ from pathlib import Path
 from types import TracebackType
 
 import duckdb
+import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog import Catalog
 
 from headgate import failpoints
 from headgate.config.clients import librdkafka_settings
@@ -180,6 +182,13 @@ class ChaosRun:
     def role(self, role: str) -> list[Command]:
         """The processes of this role that run now, oldest first."""
         return [command for command in self._roles.get(role, []) if command.runs]
+
+    def frozen(self, role: str) -> Command:
+        """The process of this role that a signal has stopped."""
+        for command in self.role(role):
+            if psutil.Process(command.pid).status() == psutil.STATUS_STOPPED:
+                return command
+        raise AssertionError(f"no {role} is frozen")
 
     def revive(self) -> None:
         """What a supervisor does: a role nobody plays any more is started again."""
@@ -411,14 +420,11 @@ def _failure(task: Callable[[], None]) -> list[AssertionError]:
         return [error]
 
 
-def _files(catalog: object, table: str) -> list[str]:
-    from pyiceberg.catalog import Catalog
-
-    assert isinstance(catalog, Catalog)
-    found = load_table(catalog, table)
-    return (
-        [str(path).removeprefix("file://") for path in found.inspect.files()["file_path"].to_pylist()] if found else []
-    )
+def _files(catalog: Catalog, name: str) -> list[str]:
+    table = load_table(catalog, name)
+    if table is None or table.current_snapshot() is None:
+        return []
+    return [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
 
 
 def _counts(landed: list[str], rejects: list[str], id_of: str) -> dict[int, tuple[int, int, int, int, int, int]]:
@@ -436,7 +442,7 @@ def _counts(landed: list[str], rejects: list[str], id_of: str) -> dict[int, tupl
             )
     if not parts:
         return {}
-    answer = duckdb.sql(
+    answer = duckdb.execute(
         "SELECT p, count(*), count(DISTINCT o), min(o), max(o), count(*) FILTER (id IS DISTINCT FROM o), sum(reject) "
         f"FROM ({' UNION ALL '.join(parts)}) GROUP BY p"
     ).fetchall()

@@ -1,4 +1,4 @@
-"""What a chaos run is made of: processes of a pipeline's roles, consumers started by hand, and loads that keep count."""
+"""What a chaos run is made of: `headgate` commands as processes of ours, and loads that keep count."""
 
 import os
 import signal

@@ -196,6 +196,20 @@ class CommitterMachine(RuleBasedStateMachine):
                 pass
 
     @rule()
+    def somebody_compacts_the_rejected_table(self) -> None:
+        if self.catalogs[0].table_exists("lake.t__rejected"):
+            rejected = self.catalogs[0].load_table("lake.t__rejected")
+            rejected.overwrite(rejected.scan().to_arrow())
+
+    @rule()
+    def somebody_tags_the_newest_snapshot(self) -> None:
+        if self.catalogs[0].table_exists("lake.t"):
+            table = self.catalogs[0].load_table("lake.t")
+            current = table.current_snapshot()
+            if current is not None and "theirs" not in table.refs():
+                table.manage_snapshots().create_tag(current.snapshot_id, "theirs").commit()
+
+    @rule()
     def snapshots_expire(self) -> None:
         expire_snapshots(self.catalogs[0], "lake.t", self.lake)
 

@@ -402,14 +402,25 @@ def _report(consumer_id: int, incarnation: str, started_at_ms: int, *partitions:
     return ConsumerState("", consumer_id, incarnation, partitions, 0, started_at_ms, 0, 0, 0, 0.0, 0.0, 0.0, "")
 
 
-def test_a_zombie_is_ignored_and_ends_when_it_sees_a_command_for_its_successor() -> None:
+def test_a_zombie_is_ignored_and_told_to_end() -> None:
     world, running = two_consumers()
     zombie = world.fleet.lose(2)
     world.run_until(running, lambda: 2 in world.fleet.lives and world.fleet.lives[2].is_up)
-    world.run(running, 10)
-    assert zombie.is_alive
+    world.run_until(running, lambda: not zombie.is_alive)
     assert running.history.count("Synchronize") == 1
-    world.rates[B] = 1.2
+    assert world.fleet.lives[2].is_alive
+    world.run_until(running, settled(world, running))
+
+
+def test_a_zombie_of_a_consumer_that_is_no_longer_wanted_is_told_to_end() -> None:
+    world, running = two_consumers()
+    zombie = world.fleet.lose(2)
+    world.run_until(running, lambda: 2 in world.fleet.lives and world.fleet.lives[2].is_up)
+    zombie.is_frozen = True
+    world.rates.update({A: 0.1, B: 0.1, C: 0.1})
+    world.run_until(running, lambda: len(world.owned()) == 1)
+    world.run_until(running, lambda: world.fleet.running() == set(world.owned()))
+    zombie.is_frozen = False
     world.run_until(running, lambda: not zombie.is_alive)
     world.run_until(running, settled(world, running))
 

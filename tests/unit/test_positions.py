@@ -7,9 +7,9 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TABLE = "lake.t"
 
 
-def state(sequence: int, verdicts: tuple[Verdict, ...] = (), **at: int) -> LedgerState:
+def state(sequence: int, verdicts: tuple[Verdict, ...] = (), committer: str = "c", **at: int) -> LedgerState:
     positions = tuple(Position(TABLE, "t", int(name[1:]), offset) for name, offset in at.items())
-    return LedgerState(TABLE, 0, "c", sequence, sequence, True, positions, verdicts, 0)
+    return LedgerState(TABLE, 0, committer, sequence, sequence, True, positions, verdicts, 0)
 
 
 def verdict(announcement: Announcement, accepted: bool) -> Verdict:
@@ -72,8 +72,18 @@ def test_after_a_refusal_nothing_is_read_until_all_have_their_verdict_then_from_
 def test_a_late_word_from_a_slower_committer_does_not_move_the_ledger_back() -> None:
     positions = fresh(p0=0)
     positions.on_ledger(state(5, p0=50), "life")
-    positions.on_ledger(state(4, p0=40), "life")
+    positions.on_ledger(state(4, committer="slower", p0=40), "life")
     assert positions.reading(TABLE, [T0]) == {T0: 50}
+
+
+def test_a_table_that_was_rolled_back_is_read_again_from_where_it_is_now() -> None:
+    positions = fresh(p0=0)
+    positions.on_ledger(state(500, p0=9000), "life")
+    positions.reading(TABLE, [T0])
+    announced = announce(("t", 0, 9000, 9100))
+    positions.announced(announced, 0.0)
+    positions.on_ledger(state(1, (verdict(announced, False),), committer="another", p0=0), "life")
+    assert positions.reading(TABLE, [T0]) == {T0: 0}
 
 
 def test_verdicts_on_an_earlier_life_are_not_mine() -> None:

@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+from prometheus_client import start_http_server
 
 from headgate.cli.logs import log_to
 
@@ -17,6 +18,8 @@ def consumer(
     folder: Annotated[
         Path | None, typer.Option(help="Where it keeps its state; default <home>/consumers/<id>.", metavar="DIR")
     ] = None,
+    metrics_port: Annotated[int | None, typer.Option(help="Serve Prometheus metrics on this port.")] = None,
+    metrics_address: Annotated[str, typer.Option(help="Address to serve metrics on.")] = "127.0.0.1",
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every cycle.")] = False,
 ) -> None:
     """Runs one consumer until SIGTERM, which lets it finish its cycle.
@@ -38,6 +41,8 @@ def consumer(
 
     signal.signal(signal.SIGTERM, asked_to_stop)
     signal.signal(signal.SIGINT, asked_to_stop)
+    if metrics_port is not None:
+        start_http_server(metrics_port, addr=metrics_address)
     spark = pipeline.consumer.spark
     worker = Worker(
         pipeline,

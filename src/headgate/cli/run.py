@@ -55,11 +55,13 @@ def run(
     service.start()
     doing = "dry run: decisions are printed and not acted on" if dry_run else f"{', '.join(chosen)} running"
     console.print(f"[bold]{pipeline.name}[/]: {doing}; log in {pipeline.home / 'headgate.log'}; Ctrl-C ends it.")
-    follow_decisions(console, pipeline, stop, service.failed)
-    if not dry_run:
-        console.print("stopping: consumers finish their cycles, the committer commits what they announced")
-    service.stop()
-    console.print("stopped cleanly")
+    try:
+        follow_decisions(console, pipeline, stop, service.failed)
+    finally:
+        if not dry_run:
+            console.print("stopping: consumers finish their cycles, the committer commits what they announced")
+        service.stop()
+    console.print("stopped")
 
 
 def follow_decisions(console: Console, pipeline: Pipeline, stop: threading.Event, failed: threading.Event) -> None:

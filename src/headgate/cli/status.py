@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.live import Live
 
@@ -15,8 +16,11 @@ from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
 from headgate.cli.view import render
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
+from headgate.config.pipeline import Pipeline
 from headgate.controller.status import PipelineStatus, StatusReader
+from headgate.errors import HeadgateError
 from headgate.kafka.channel import Topics
+from headgate.kafka.offsets import partitions_where
 
 
 def status(
@@ -33,6 +37,7 @@ def status(
     """
     pipeline = load_pipeline(find_pipeline(file, home))
     log_to(None)
+    _check_it_ran(pipeline)
     reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name))
     try:
         if output == "json":
@@ -48,6 +53,15 @@ def status(
         pass
     finally:
         reader.close()
+
+
+def _check_it_ran(pipeline: Pipeline) -> None:
+    """A pipeline without internal topics never ran; waiting for them would only time out."""
+    control = Topics(pipeline.name).control
+    if not partitions_where(AdminClient(dict(librdkafka_settings(pipeline))), lambda topic: topic == control):
+        raise HeadgateError(
+            f"pipeline {pipeline.name} has never run on these brokers; start it with: headgate run FILE"
+        )
 
 
 def as_json(current: PipelineStatus) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def verify(
         typer.echo(json.dumps([_as_json(v) for v in verdicts], indent=2))
     else:
         print_verdicts(console, verdicts)
-    raise typer.Exit(0 if all(v.ok for v in verdicts) else 1)
+    raise typer.Exit(0 if all(v.ok and v.exists for v in verdicts) else 1)
 
 
 def print_verdicts(console: Console, verdicts: list[Any]) -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,8 @@ _MEASURED_RANGES = 8
 """Record sizes are measured for this many partitions a cycle, in turn: each costs two expressions per record."""
 _ISOLATION_JOBS = 64
 """Most Spark jobs spent per cycle on finding the records a transform fails on; the rest of the range waits."""
+_ISOLATION_S = 30.0
+"""And most time, so that commands do not wait for it longer than their deadline."""
 _EXACT_SKIPS = 20
 _PARTITION_VALUE = "_headgate_value"
 _LONGEST_FOLDER = 40
@@ -187,11 +190,22 @@ class TableJob:
             good = good.filter(self._table.where)
         good = good.select(*(f"`{name}`" for name in self._columns), *META)
         if self._transform is not None:
-            good = self._transform(good)
+            good = self._call_transform(good)
         elif self._table.sql:
             good.createOrReplaceTempView("input")
             good = self._spark.sql(self._table.sql)
         return good
+
+    def _call_transform(self, good: DataFrame) -> DataFrame:
+        """The user's code, in our process: whatever it raises costs this table's cycle and nothing else."""
+        assert self._transform is not None
+        try:
+            made: DataFrame = self._transform(good)
+            return made
+        except (PySparkException, Py4JError):
+            raise  # an analysis error, told like those of inline SQL
+        except Exception as error:
+            raise ConsumerError(f"table {self._table.name}: {self._table.transform} raised {error!r}") from error
 
     def _rejected(self, kafka: DataFrame, bad: Sequence[_Bad]) -> DataFrame:
         reason = F.col(REASON)
@@ -324,17 +338,17 @@ class TableJob:
             raise ConsumerError(f"table {self._table.name}: cannot write: {_reason(error)}") from error
 
     def _isolate(self, ranges: Sequence[Range]) -> tuple[tuple[Range, ...], tuple[_Bad, ...]]:
-        """The records the transform fails on; ranges are cut where the bound on jobs is reached.
+        """The records the transform fails on; ranges are cut where the bound on jobs or time is reached.
 
         Halves a part that fails and doubles after one that does not: a few jobs for a single bad record, and no more
         than one for each when all are bad.
         """
-        budget = _ISOLATION_JOBS
+        budget, until = _ISOLATION_JOBS, time.monotonic() + _ISOLATION_S
         bad: list[_Bad] = []
         kept: list[Range] = []
         for whole in ranges:
             low, high, size = whole.start, whole.start, whole.offsets  # a bad record is known to be in [low, high)
-            while low < whole.end and budget > 0:
+            while low < whole.end and budget > 0 and time.monotonic() < until:
                 part = Range(whole.partition, low, min(low + size, whole.end))
                 budget -= 1
                 reason = self._fails(part)
@@ -342,6 +356,7 @@ class TableJob:
                     low = part.end
                     size = max(1, (high - low) // 2) if low < high else 2 * size
                 elif part.offsets == 1:
+                    reason = self._fails_again(part, reason)
                     bad.append(_Bad(whole.partition, low, reason))
                     low = high = part.end
                     size = 1
@@ -353,6 +368,15 @@ class TableJob:
         if not kept:
             raise ConsumerError(f"table {self._table.name}: no record could be told good or bad; trying again")
         return tuple(kept), tuple(bad)
+
+    def _fails_again(self, part: Range, reason: str) -> str:
+        """A single record is only called bad if it can be read and fails a second time: brokers and services that
+        transforms call have their moments, too."""
+        self._probe((part,), ConsumerError(reason))
+        again = self._fails(part)
+        if again is None:
+            raise ConsumerError(f"table {self._table.name}: fails on some tries only, trying again: {reason}")
+        return again
 
     def _fails(self, part: Range) -> str | None:
         try:

@@ -12,9 +12,8 @@ from headgate.model.messages import LedgerState, Position
 
 @dataclass
 class _TableBook:
-    sequence: int = -1
-    exists: bool | None = None
-    """None until the ledger was heard of."""
+    state: LedgerState | None = None
+    """The newest word of the committer; None until it was heard of."""
     ledger: dict[TopicPartition, int] = field(default_factory=dict)
     next: dict[TopicPartition, int] = field(default_factory=dict)
     """Where the next cycle reads, for owned partitions only."""
@@ -38,8 +37,9 @@ class Positions:
         book = self._books.get(state.table)
         if book is None:
             return
-        if state.sequence >= book.sequence:  # two committers may publish out of order
-            book.sequence, book.exists = state.sequence, state.exists
+        mine = any(v.incarnation == incarnation and not v.accepted for v in state.verdicts)
+        if mine or state.follows(book.state):  # who refuses says where to go on
+            book.state = state
             book.ledger = {TopicPartition(p.topic, p.partition): p.next for p in state.positions}
         for verdict in state.verdicts:
             if verdict.incarnation == incarnation and verdict.announcement_id in book.unsettled:
@@ -94,7 +94,8 @@ class Positions:
         return {p: book.next[p] for p in owned if p in book.next}
 
     def exists(self, table: str) -> bool | None:
-        return self._books[table].exists
+        state = self._books[table].state
+        return None if state is None else state.exists
 
     def unsettled(self, table: str) -> int:
         return len(self._books[table].unsettled)

@@ -52,7 +52,8 @@ _PHASE = Gauge("headgate_consumer_phase_seconds", "Duration of the last cycle's 
 _LAG = Gauge("headgate_consumer_lag_records", "Records of owned partitions not read yet", ["consumer"])
 _THROUGHPUT = Gauge("headgate_consumer_throughput_bytes_per_second", "Over the last cycles", ["consumer"])
 
-_GUESSED_BYTES_PER_RECORD = 1000.0
+_GUESSED_BYTES_PER_RECORD = 50_000.0
+"""Until the first records of a topic were read: a high guess costs one small cycle, a low one could mean gigabytes."""
 _POLL_S = 0.1
 _FAILED_WAIT_S = 5.0
 _REFUSED_WAIT_S = 60.0
@@ -175,7 +176,7 @@ class Worker:
         tail = Tail(self._kafka, {(self._topics.control, self.id): offset, (self._topics.ledger, 0): BEGINNING})
         self._control_offset = tail.next[self._topics.control, self.id]
         self._persist(self._owned)
-        backlog = tail.read_to_end()
+        backlog = tail.read_to_end(newest_of=self._topics.ledger)
         for received in backlog:
             if isinstance(received.message, LedgerState):
                 self._positions.on_ledger(received.message, self.incarnation)
@@ -197,6 +198,7 @@ class Worker:
     def _turn(self, pool: ThreadPoolExecutor, stop: threading.Event, kill: threading.Event) -> None:
         """One cycle; an error in it costs this cycle's work, never the consumer's life."""
         try:
+            self._guard()
             self._listen(0.0)
             self._one_cycle(pool, stop, kill)
             self._cycle_error, self._failures = "", 0

@@ -45,6 +45,7 @@ def settings_of(pipeline: Pipeline) -> Settings:
         stuck_deadline_s=max(5 * controller.ack_deadline_s, 2 * pipeline.consumer.commit_deadline_s),
         commit_wait_s=min(30.0, pipeline.consumer.commit_deadline_s),
         stop_deadline_s=fleet.stop_deadline_s,
+        tables_of=lambda topic: len(pipeline.tables_of(topic)),
     )
 
 

@@ -7,10 +7,13 @@ import time
 class SystemClock:
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
-        self._offset_s = time.time() - time.monotonic()
+        self._latest_s = 0.0
 
     def now_s(self) -> float:
-        return self._offset_s + time.monotonic()
+        # Not the monotonic clock: that stands still while a machine sleeps, and everything others say would then
+        # come from the future.
+        self._latest_s = max(self._latest_s, time.time())
+        return self._latest_s
 
     def wait(self, seconds: float) -> None:
         self._stop.wait(seconds)

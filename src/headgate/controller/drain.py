@@ -15,16 +15,12 @@ def lag_records(pipeline: Pipeline, settings: Mapping[str, str]) -> int:
     """Offsets not in the lake yet, summed over tables; a table that nothing is known of counts in full."""
     admin = AdminClient(dict(settings))
     ends = end_offsets(admin, partitions_where(admin, pipeline.matches), pipeline.kafka.isolation == "read_committed")
-    ledgers: dict[str, LedgerState] = {}
     tail = Tail(settings, {(Topics(pipeline.name).ledger, 0): BEGINNING})
     try:
-        for received in tail.read_to_end():
-            if isinstance(received.message, LedgerState):
-                known = ledgers.get(received.message.table)
-                if known is None or received.message.sequence >= known.sequence:
-                    ledgers[received.message.table] = received.message
+        words = [received.message for received in tail.read_to_end(newest_of=Topics(pipeline.name).ledger)]
     finally:
         tail.close()
+    ledgers = {word.table: word for word in words if isinstance(word, LedgerState)}
     lag = 0
     for table in pipeline.tables:
         positions = {

@@ -54,7 +54,15 @@ class DryRun:
             n: ConsumerLoad(s.throughput_bytes_per_s, s.busy_share, s.capacity_bytes_per_s or None)
             for n, s in self._states.items()
         }
-        seen = observe(measurement, self._channel.ledger(), self.assignment, loads, now, self._watching_since_s)
+        seen = observe(
+            measurement,
+            self._channel.ledger(),
+            self.assignment,
+            loads,
+            now,
+            self._watching_since_s,
+            self._settings.tables_of,
+        )
         decision = self._policy.decide(seen)
         self._journal.alert(decision.alerts, self.assignment, OUTCOME)
         if decision.keeps:

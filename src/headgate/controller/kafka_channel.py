@@ -40,7 +40,7 @@ class KafkaChannel:
                 (topics.decisions, 0): Last(_RECENT_DECISIONS),
             },
         )
-        self._take(self._tail.read_to_end())
+        self._take(self._tail.read_to_end(newest_of=topics.ledger))
 
     def prepare(self, highest_consumer_id: int) -> None:
         if highest_consumer_id > self._prepared:
@@ -93,9 +93,8 @@ class KafkaChannel:
                 log.warning("%s does not belong on %s; ignored", type(message).__name__, each.topic)
 
     def _take_ledger(self, state: LedgerState) -> None:
-        known = self._ledgers.get(state.table)
-        if known is not None and state.sequence < known.sequence:
-            return  # a late word of a committer that lost the race
+        if not state.follows(self._ledgers.get(state.table)):
+            return
         self._ledgers[state.table] = state
         for at in state.positions:
             self._positions[at.table, TopicPartition(at.topic, at.partition)] = at.next

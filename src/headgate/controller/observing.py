@@ -1,7 +1,7 @@
 """From what arrives over the channel to the observation a policy decides on."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from headgate.controller.ports import Channel, Clock
 from headgate.model import Assignment, ConsumerLoad, Observation, PartitionLoad, TopicPartition
@@ -44,7 +44,9 @@ def observe(
     consumers: Mapping[int, ConsumerLoad],
     now_s: float,
     watching_since_s: float,
+    tables_of: Callable[[str], int],
 ) -> Observation:
+    """Rates are what consumers pay: a topic that feeds two tables is read twice."""
     landed: dict[TopicPartition, int] = {}
     for (_table, partition), following in ledger.items():
         landed[partition] = min(following, landed.get(partition, following))
@@ -53,5 +55,6 @@ def observe(
         partition = TopicPartition(rate.topic, rate.partition)
         # A partition no ledger knows yet has an unknown, not an infinite lag.
         lag = max(0, rate.end_offset - landed.get(partition, rate.end_offset))
-        partitions[partition] = PartitionLoad(rate.bytes_per_s, rate.records_per_s, lag, rate.end_offset)
+        cost = rate.bytes_per_s * tables_of(rate.topic)
+        partitions[partition] = PartitionLoad(cost, rate.records_per_s, lag, rate.end_offset)
     return Observation(now_s, measurement.at_ms / 1000, partitions, assignment, dict(consumers), watching_since_s)

@@ -23,6 +23,8 @@ _MOST_AVOIDED = 3
 """If more ids than this fail it is not the ids' fault, and passing over them would only make numbers grow."""
 _CLOCK_SKEW_MS = 60_000
 """A life that claims to begin later than this from now is nobody's; believing it would shut out the real one."""
+_LATER = "~"
+"""Makes of a life's name one that sorts after it and before every later life's."""
 
 
 @dataclass(slots=True)
@@ -68,6 +70,10 @@ class Roster:
         self._avoided: dict[int, float] = {}
         self._former: dict[int, Member] = {}
         """The last member of each id that is none any more: its lives must not pass for new ones."""
+        self._dismiss_again_s: dict[str, float] = {}
+        """Lives that were told to end, and when to say so again."""
+        self._highest = 0
+        """The highest id a command can be sent to."""
         self._news_s = clock.now_s()
         self.alerts: dict[str, Alert] = {}
         """Consumers that were given up, until their ids may be used again."""
@@ -107,14 +113,14 @@ class Roster:
 
     def adopt(self, consumer_id: int) -> None:
         """Someone that runs already, started by an earlier controller."""
-        self._channel.prepare(consumer_id)
+        self._prepare(consumer_id)
         self._leaving.pop(consumer_id, None)
         self._members[consumer_id] = Member(consumer_id, self._clock.now_s() + self._settings.ack_deadline_s)
 
     def start(self, consumer_id: int, forget: frozenset[TopicPartition]) -> None:
         """A consumer that is to own nothing at first: should its folder remember an earlier life, it finds a stop for
         all these partitions before it begins."""
-        self._channel.prepare(consumer_id)
+        self._prepare(consumer_id)
         if forget:
             self._commander.stop(consumer_id, ANY_LIFE, forget)
         self._leaving.pop(consumer_id, None)
@@ -124,6 +130,10 @@ class Roster:
             member.retired = former.retired | {former.life}
             member.life_started_at_ms = former.life_started_at_ms
         self._ask(member)
+
+    def _prepare(self, consumer_id: int) -> None:
+        self._channel.prepare(consumer_id)
+        self._highest = max(self._highest, consumer_id)
 
     def stop(self, consumer_id: int) -> None:
         """Gracefully; it owns nothing any more (L-21)."""
@@ -205,6 +215,7 @@ class Roster:
             self._leaving.pop(event.consumer_id, None)
         member = self._members.get(event.consumer_id)
         if member is None or event.incarnation in member.retired:
+            self._dismiss(event)
             return False
         if isinstance(event, ConsumerState):
             if event.incarnation != member.life and not self._begin(member, event):
@@ -215,6 +226,25 @@ class Roster:
         member.heard_s = now
         return True
 
+    def _dismiss(self, event: Event) -> None:
+        """A life that was replaced and still speaks is told so, and ends; its successor takes no notice of it.
+
+        The lake would refuse what it announces, but it would read for nothing, and now and then win the race.
+        """
+        consumer_id, life, now = event.consumer_id, event.incarnation, self._clock.now_s()
+        member = self._members.get(consumer_id)
+        if not isinstance(event, ConsumerState) or now < self._dismiss_again_s.get(life, 0.0):
+            return
+        if member is None and (consumer_id in self._leaving or consumer_id in self._fleet.running()):
+            return  # on its way out, or not adopted yet
+        if consumer_id > self._highest:
+            return  # nobody ever had this id, or it has no place for commands any more
+        if member is not None and member.life and member.life < life:
+            return  # began earlier, came up later: what ends the one would end the other, too
+        log.info("consumer %d: a life that was replaced (%s) still speaks; told to end", consumer_id, life)
+        self._dismiss_again_s[life] = now + self._settings.heartbeat_deadline_s
+        self._commander.stop(consumer_id, f"{life}{_LATER}", ())
+
     def _begin(self, member: Member, event: ConsumerState) -> bool:
         """Whether this first report of a life is one to believe."""
         now = self._clock.now_s()
@@ -222,7 +252,7 @@ class Roster:
             log.warning("consumer %d claims to start in the future; ignored, check the clocks", member.consumer_id)
             return False
         if event.started_at_ms < member.life_started_at_ms:
-            log.info("consumer %d: an older life (%s) still speaks; ignored", member.consumer_id, event.incarnation)
+            self._dismiss(event)
             return False
         if member.life:
             member.retired.add(member.life)

@@ -54,7 +54,15 @@ class Sentinel:
         if measurement is None or not self._assignment.owners.keys() <= self._roster.ready:
             return None
         now = self._clock.now_s()
-        seen = observe(measurement, self._channel.ledger(), self._assignment, self._roster.loads(), now, self._since_s)
+        seen = observe(
+            measurement,
+            self._channel.ledger(),
+            self._assignment,
+            self._roster.loads(),
+            now,
+            self._since_s,
+            self._settings.tables_of,
+        )
         decision = self._policy.decide(seen)
         self._journal.alert(decision.alerts, self._assignment)
         if not decision.trigger and decision.keeps:

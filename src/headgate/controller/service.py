@@ -17,7 +17,7 @@ from headgate.consumer.spark import start_session
 from headgate.controller.assembly import channel_of, controller_of, dry_run_of
 from headgate.controller.fleets import build_fleet
 from headgate.controller.ports import Superseded
-from headgate.errors import ConfigError, HeadgateError, KafkaUnavailable, SetupError
+from headgate.errors import ConfigError, ConsumerError, HeadgateError, KafkaUnavailable, SetupError
 from headgate.fleet import Fleet
 from headgate.kafka.channel import Topics, ensure_topics
 from headgate.kafka.monitor import build_monitor
@@ -35,12 +35,17 @@ class SharedSession:
 
     def __init__(self, pipeline: Pipeline, jar_sets: tuple[jars.JarSet, ...] = (jars.SPARK,)) -> None:
         self._pipeline = pipeline
+        self.lost = threading.Event()
+        """Set when the JVM has ended by itself; PySpark cannot start another in the same process."""
         self._jar_sets = jar_sets
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
 
     def __call__(self) -> SparkSession:
         with self._lock:
+            if self._session is not None and _jvm_ended(self._session):
+                self.lost.set()
+                raise ConsumerError("Spark's JVM has ended; see the spark logs in the pipeline's home")
             if self._session is None:
                 spark = self._pipeline.consumer.spark
                 # `local[1]` is right for a process per consumer; threads share all cores.
@@ -61,6 +66,12 @@ class SharedSession:
             if self._session is not None:
                 self._session.stop()
                 self._session = None
+
+
+def _jvm_ended(session: SparkSession) -> bool:
+    process = getattr(getattr(session, "_sc", None), "_gateway", None)
+    launched = getattr(process, "proc", None)
+    return launched is not None and launched.poll() is not None
 
 
 class Service:
@@ -105,11 +116,19 @@ class Service:
 
     def _control(self, stop: threading.Event) -> None:
         assert self._fleet is not None
+        if isinstance(self._session, SharedSession):
+            threading.Thread(target=self._watch_spark, args=(self._session, stop), daemon=True).start()
         channel = channel_of(self._pipeline)
         try:
             controller_of(self._pipeline, self._fleet, channel, stop).run(stop)
         finally:
             channel.close()
+
+    def _watch_spark(self, session: SharedSession, stop: threading.Event) -> None:
+        while not stop.wait(1.0):
+            if session.lost.is_set():
+                self._give_up(HeadgateError("Spark's JVM has ended (out of memory?); start the pipeline again"))
+                return
 
     def stop(self) -> None:
         """Controller first, then the consumers finish and announce, then the committer commits what they announced."""

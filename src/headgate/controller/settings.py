@@ -1,6 +1,11 @@
 """How patient a controller is."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+
+def _one(topic: str) -> int:
+    return 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +41,5 @@ class Settings:
     """An alert that was not raised for this long may be told again."""
     poll_s: float = 0.2
     """Pause between two steps."""
+    tables_of: Callable[[str], int] = _one
+    """How many tables a topic feeds: each reads it for itself, so that is how often a consumer pays for it (L-4)."""

@@ -95,7 +95,7 @@ class StatusReader:
                 (t.decisions, 0): Last(50),
             },
         )
-        for received in self._tail.read_to_end():
+        for received in self._tail.read_to_end(newest_of=t.ledger):
             self._take(received)
 
     def refresh(self, now_s: float | None = None) -> PipelineStatus:
@@ -120,8 +120,7 @@ class StatusReader:
             case Measurement() as measurement:
                 self._measurement = measurement
             case LedgerState() as ledger:
-                known_ledger = self._ledgers.get(ledger.table)
-                if known_ledger is None or ledger.sequence >= known_ledger.sequence:
+                if ledger.follows(self._ledgers.get(ledger.table)):
                     self._ledgers[ledger.table] = ledger
             case CommitRecord() as commit:
                 self.commits.append(commit)

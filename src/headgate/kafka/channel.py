@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _DAY_MS = 24 * 3600 * 1000
 CONTROL_SPARE_PARTITIONS = 10
+MOST_MESSAGE_BYTES = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +68,17 @@ class Topics:
 
     def settings(self) -> dict[str, dict[str, str]]:
         keep_week = {"retention.ms": str(7 * _DAY_MS)}
-        return {
+        settings = {
             self.measurements: keep_week,
             self.control: keep_week,
             self.announcements: {"retention.ms": "-1", "retention.bytes": str(1 << 30)},
-            self.ledger: {"cleanup.policy": "compact", "segment.ms": str(600_000), "min.cleanable.dirty.ratio": "0.1"},
+            self.ledger: {"cleanup.policy": "compact", "segment.ms": str(120_000), "min.cleanable.dirty.ratio": "0.1"},
             self.commits: keep_week,
             self.cycles: keep_week,
             self.decisions: {"retention.ms": str(30 * _DAY_MS)},
         }
+        # A ledger of tens of thousands of partitions is one message.
+        return {name: {**its, "max.message.bytes": str(MOST_MESSAGE_BYTES)} for name, its in settings.items()}
 
 
 def ensure_topics(admin: AdminClient, topics: Topics, replication: int, consumers: int, deadline_s: float = 30) -> None:
@@ -162,7 +165,7 @@ class Outbox:
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 0,
-                "message.max.bytes": 8_000_000,
+                "message.max.bytes": MOST_MESSAGE_BYTES,
                 "compression.type": "lz4",
             }
         )
@@ -170,9 +173,12 @@ class Outbox:
 
     def send(self, topic: str, message: Any, partition: int = 0, key: str | None = None) -> None:
         value, headers = encode(message)
-        self._producer.produce(
-            topic, value=value, key=key, partition=partition, headers=headers, on_delivery=self._delivered
-        )
+        try:
+            self._producer.produce(
+                topic, value=value, key=key, partition=partition, headers=headers, on_delivery=self._delivered
+            )
+        except (BufferError, KafkaException) as error:  # too many waiting, or too large a message
+            raise KafkaUnavailable(f"cannot send a {type(message).__name__} of {len(value)} bytes: {error}") from error
         self._producer.poll(0)
 
     def _delivered(self, error: KafkaError | None, record: Any) -> None:
@@ -274,8 +280,12 @@ class Tail:
             received.append(Received(topic, partition, offset, record.timestamp()[1], message))
         return received
 
-    def read_to_end(self, deadline_s: float = 30) -> list[Received]:
-        """Everything up to where the partitions end now."""
+    def read_to_end(self, deadline_s: float = 30, newest_of: str | None = None) -> list[Received]:
+        """Everything up to where the partitions end now.
+
+        Of the topic `newest_of` only the newest record of each key is decoded: compaction lags behind, and a ledger
+        is large.
+        """
         until = time.monotonic() + deadline_s
         ends = {}
         for topic, partition in self.next:
@@ -283,11 +293,18 @@ class Tail:
             self.next[topic, partition] = max(self.next[topic, partition], low)
             ends[topic, partition] = high
         received: list[Received] = []
+        newest: dict[bytes | None, Any] = {}
         while any(self._position(key) < end for key, end in ends.items()):
             if time.monotonic() > until:
                 raise KafkaUnavailable(f"could not read {sorted(k[0] for k in ends)} to the end in {deadline_s:g} s")
-            received += self.poll(0.2)
-        return received
+            record: Any
+            for record in self._consumer.consume(1000, 0.2):
+                if record.error() is None and record.topic() == newest_of:
+                    newest[record.key()] = record
+                    self.next[record.topic(), record.partition()] = record.offset() + 1
+                else:
+                    received += self._decoded([record])
+        return received + self._decoded(newest.values())
 
     def _position(self, key: tuple[str, int]) -> int:
         """Compaction and transactions leave holes, so ask the client rather than count records."""

@@ -12,6 +12,7 @@ import json
 import types
 import typing
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import fastavro
@@ -64,10 +65,16 @@ def _avro_type(hint: Any, named: set[str]) -> Any:
     raise TypeError(f"no Avro type for {hint!r}")
 
 
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """Looking these up costs more than decoding; a ledger holds thousands of positions."""
+    return typing.get_type_hints(kind)
+
+
 def _build(hint: Any, value: Any) -> Any:
     """The dataclass instance that `dataclasses.asdict` was made from."""
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        hints = typing.get_type_hints(hint)
+        hints = _hints(hint)
         return hint(**{f.name: _build(hints[f.name], value[f.name]) for f in dataclasses.fields(hint)})
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple:

@@ -169,7 +169,7 @@ def build_monitor(pipeline: Pipeline, settings: Mapping[str, Any]) -> Monitor:
     # A measurement that could not be delivered soon is stale (L-36): let it die instead of arriving after newer ones.
     outbox = Outbox({**settings, "message.timeout.ms": str(int(ANSWER_S * 1000))})
     return Monitor(
-        pipeline.matches,
+        lambda topic: bool(pipeline.tables_of(topic)),  # what no table takes nobody needs to read
         admin,
         source,
         WriteRates(smoothing, chosen.min_span_s, last_rates(settings, admin, topics, time.time())),

@@ -1,9 +1,11 @@
 """Partitions and offsets of the pipeline's topics, asked in bulk, and the group offsets mirrored back to Kafka."""
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -11,8 +13,6 @@ from headgate.errors import KafkaUnavailable
 from headgate.model import TopicPartition
 
 log = logging.getLogger(__name__)
-
-_NOT_KNOWN_YET = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 def partitions_where(
@@ -52,28 +52,68 @@ def _offsets(
     if not request:
         return {}
     level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
-    found, unknown = {}, False
+    found = {}
     for asked, future in admin.list_offsets(request, isolation_level=level, request_timeout=deadline_s).items():
         try:
-            found[TopicPartition(asked.topic, asked.partition)] = future.result(deadline_s + 5).offset
+            offset = future.result(deadline_s + 5).offset
         except KafkaException as error:
             log.info("no offset of %s[%d] this time: %s", asked.topic, asked.partition, error.args[0].str())
-            unknown = unknown or error.args[0].code() in _NOT_KNOWN_YET
-    if unknown:  # the client keeps what it knows of a topic for minutes; this makes it look again, for the next time
-        partitions_where(admin, lambda _: False, deadline_s)
+            continue
+        if offset >= 0:  # a client that loses its broker while it waits may answer with a number below zero
+            found[TopicPartition(asked.topic, asked.partition)] = offset
+    if len(found) < len(request):
+        _look_again(admin, deadline_s)
     if not found:
         raise KafkaUnavailable(f"the brokers gave no offsets for {len(request)} partitions within {deadline_s:g} s")
     return found
 
 
-def mirror_group_offsets(
-    admin: AdminClient, group: str, positions: Mapping[TopicPartition, int], deadline_s: float = 15
-) -> None:
-    """Writes the lake's positions as the group's committed offsets, for every lag tool people already own."""
-    offsets = [KafkaTopicPartition(p.topic, p.partition, offset) for p, offset in sorted(positions.items())]
-    request = ConsumerGroupTopicPartitions(group, offsets)
-    for future in admin.alter_consumer_group_offsets([request], request_timeout=deadline_s).values():
+def _look_again(admin: AdminClient, deadline_s: float) -> None:
+    """The client keeps what it knows of topics, leaders and their epochs for minutes, also when a new partition or a
+    restarted broker has made it wrong; this makes it look again, for the next time."""
+    try:
+        admin.list_topics(timeout=deadline_s)
+    except KafkaException as error:
+        log.info("nothing known of leaders either: %s", error.args[0].str())
+
+
+class GroupMirror:
+    """Writes the lake's positions as the group's committed offsets, for every lag tool people already own.
+
+    A consumer that never joins commits them. The admin client could, too, but once it lost the group's coordinator it
+    never finds it again, and librdkafka 2.16 aborts the whole process when the brokers then come back.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], group: str) -> None:
+        self._group = group
+        self._answers: list[tuple[KafkaError | None, dict[tuple[str, int], int]]] = []
+        self._consumer = Consumer(
+            {**settings, "group.id": group, "enable.auto.commit": False, "on_commit": self._committed}
+        )
+
+    def write(self, positions: Mapping[TopicPartition, int], deadline_s: float = 5.0) -> None:
+        """Raises KafkaUnavailable unless the brokers have them now."""
+        wanted = {(p.topic, p.partition): offset for p, offset in positions.items()}
+        self._answers.clear()
+        until = time.monotonic() + deadline_s
         try:
-            future.result(deadline_s + 5)
+            offsets = [KafkaTopicPartition(*at, offset) for at, offset in sorted(wanted.items())]
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+            while time.monotonic() < until:
+                self._consumer.poll(0.05)
+                for error, offsets_of_answer in self._answers:
+                    if offsets_of_answer != wanted:
+                        continue  # a late answer to an earlier one
+                    if error is None:
+                        return
+                    raise KafkaUnavailable(f"cannot mirror offsets to group {self._group}: {error.str()}")
         except KafkaException as error:
-            raise KafkaUnavailable(f"cannot mirror offsets to group {group}: {error.args[0].str()}") from error
+            raise KafkaUnavailable(f"cannot mirror offsets to group {self._group}: {error.args[0].str()}") from error
+        raise KafkaUnavailable(f"cannot mirror offsets to group {self._group}: no answer within {deadline_s:g} s")
+
+    def _committed(self, error: KafkaError | None, partitions: list[KafkaTopicPartition]) -> None:
+        failed = error or next((p.error for p in partitions if p.error is not None), None)
+        self._answers.append((failed, {(p.topic, p.partition): p.offset for p in partitions}))
+
+    def close(self) -> None:
+        self._consumer.close()

@@ -19,7 +19,7 @@ from headgate.config.pipeline import Pipeline
 from headgate.errors import HeadgateError, KafkaUnavailable, LakeError
 from headgate.failpoints import reach
 from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics
-from headgate.kafka.offsets import beginning_offsets, end_offsets, mirror_group_offsets, partitions_where
+from headgate.kafka.offsets import GroupMirror, beginning_offsets, end_offsets, partitions_where
 from headgate.lake.commit import CommitResult, TableCommitter
 from headgate.lake.latency import commit_latency_ms
 from headgate.lake.maintenance import expire_snapshots
@@ -70,7 +70,9 @@ class Committer:
             table.name: _TableState(TableCommitter(self._catalog, pipeline.lake, table)) for table in pipeline.tables
         }
         self._tail: Tail | None = None
+        self._earlier: dict[str, LedgerState] | None = None
         self._discovered_at = 0.0
+        self._group = GroupMirror(self._settings, pipeline.group)
         self._mirrored: dict[TopicPartition, int] = {}
 
     def run(self, stop: threading.Event) -> None:
@@ -99,6 +101,7 @@ class Committer:
         except HeadgateError as error:
             log.warning("committer stopped with announcements left for its successor: %s", error)
         finally:
+            self._group.close()
             if self._tail is not None:
                 self._tail.close()
 
@@ -130,21 +133,30 @@ class Committer:
             self._tables[announcement.table].pending.append(announcement)
 
     def _follow(self) -> Tail:
-        """The announcements, from where the tables' ledgers are settled."""
+        """The announcements, from where the tables' ledgers are settled. A new table has none before the others'."""
         if self._tail is None:
-            ledgers = Tail(self._settings, {(self._topics.ledger, 0): BEGINNING})
-            states = {}
+            start = min((state.announcements_next for state in self._published().values()), default=0)
+            tail = Tail(self._settings, {(self._topics.announcements, 0): start})
             try:
-                for received in ledgers.read_to_end():
-                    if isinstance(received.message, LedgerState):
-                        states[received.message.table] = received.message.announcements_next
+                backlog = tail.read_to_end(deadline_s=120)
+            except HeadgateError:
+                tail.close()
+                raise
+            for received in backlog:
+                self._take(received.message)
+            self._tail = tail
+        return self._tail
+
+    def _published(self) -> dict[str, LedgerState]:
+        """What committers before this one said last, per table."""
+        if self._earlier is None:
+            ledgers = Tail(self._settings, {(self._topics.ledger, 0): BEGINNING})
+            try:
+                words = [r.message for r in ledgers.read_to_end(newest_of=self._topics.ledger)]
             finally:
                 ledgers.close()
-            start = min((states.get(table, 0) for table in self._tables), default=0)
-            self._tail = Tail(self._settings, {(self._topics.announcements, 0): start})
-            for received in self._tail.read_to_end(deadline_s=120):
-                self._take(received.message)
-        return self._tail
+            self._earlier = {w.table: w for w in words if isinstance(w, LedgerState) and w.table in self._tables}
+        return self._earlier
 
     def _discover(self) -> None:
         """New topics and partitions: they begin at the beginning, unless the whole table is new (start_from)."""
@@ -152,21 +164,33 @@ class Committer:
             return
         everything = partitions_where(self._admin, self._pipeline.matches)
         for table in self._pipeline.tables:
-            state = self._tables[table.name]
-            first_look = state.last is None
-            if state.last is None:
-                state.last = self._attempt(state, [])
-            known = state.last.ledger.next.keys() | state.partitions.keys()
-            new = {p for p in everything if table.matches(p.topic)} - known
-            if not new:
-                continue
-            if first_look and not state.last.exists and self._pipeline.start_from == "latest":
-                origins = end_offsets(self._admin, new, self._pipeline.kafka.isolation == "read_committed")
-            else:  # it came up while we were looking, so all of it is new
-                origins = beginning_offsets(self._admin, new)
-            state.partitions.update(origins)
-            state.published_at = 0.0
+            try:
+                self._place(self._tables[table.name], {p for p in everything if table.matches(p.topic)})
+            except (LakeError, KafkaUnavailable) as error:  # one table's trouble does not stop the others
+                log.warning("%s: new partitions wait: %s", table.name, error)
         self._discovered_at = time.monotonic()
+
+    def _place(self, state: _TableState, partitions: set[TopicPartition]) -> None:
+        """Where partitions begin that the ledger does not know."""
+        first_look = state.last is None
+        if state.last is None:
+            state.last = self._attempt(state, [])
+        new_table = not state.last.ledger.next
+        if first_look and new_table and (said := self._published().get(state.committer.name)):
+            # An earlier committer placed them and consumers may have read from there: its word stands.
+            state.partitions.update({TopicPartition(p.topic, p.partition): p.next for p in said.positions})
+        new = partitions - state.last.ledger.next.keys() - state.partitions.keys()
+        if not new:
+            return
+        if first_look and new_table and not state.partitions and self._pipeline.start_from == "latest":
+            origins = end_offsets(self._admin, new, self._pipeline.kafka.isolation == "read_committed")
+            if missing := new - origins.keys():
+                state.last = None
+                raise KafkaUnavailable(f"no end offset of {len(missing)} partitions yet")
+        else:  # it came up while we were looking, so all of it is new
+            origins = beginning_offsets(self._admin, new)
+        state.partitions.update(origins)
+        state.published_at = 0.0
 
     def _commit(self, state: _TableState, settled_to: int) -> None:
         due = time.monotonic() - state.published_at > HEARTBEAT_S
@@ -180,7 +204,14 @@ class Committer:
         if result.committed:
             state.commits += 1
             if state.commits % _EXPIRE_EVERY == 0:
-                expire_snapshots(self._catalog, state.committer.name, self._pipeline.lake)
+                self._expire(state.committer.name)
+
+    def _expire(self, table: str) -> None:
+        """Upkeep must never cost a commit."""
+        try:
+            expire_snapshots(self._catalog, table, self._pipeline.lake)
+        except Exception:  # catalogs fail in ways of their own
+            log.exception("expiry of %s failed; it is tried again later", table)
 
     def _attempt(self, state: _TableState, pending: list[Announcement]) -> CommitResult:
         """Catalogs and file systems fail in ways of their own; here they become one."""
@@ -259,7 +290,7 @@ class Committer:
         if not changed:
             return
         try:
-            mirror_group_offsets(self._admin, self._pipeline.group, changed)
+            self._group.write(changed)
             self._mirrored.update(changed)
             reach("commit.mirrored")
         except KafkaUnavailable as error:

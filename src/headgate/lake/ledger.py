@@ -67,21 +67,25 @@ def summary(snapshot: Snapshot) -> Mapping[str, str]:
     return snapshot.summary.additional_properties if snapshot.summary is not None else {}
 
 
-def ledger_snapshot(table: Table) -> Snapshot | None:
-    """The newest ancestor that carries a ledger.
+def newest_carrier(table: Table, property_name: str, tag_name: str) -> Snapshot | None:
+    """The newest ancestor whose summary has this property.
 
     Expiry may have removed snapshots of other writers in between, which breaks the chain of parents; then the tag
     leads to it, unless the table was rolled back to before it.
     """
     for snapshot in ancestors(table):
-        if LEDGER in summary(snapshot):
+        if property_name in summary(snapshot):
             return snapshot
-    tag, current = table.refs().get(LEDGER_TAG), table.current_snapshot()
+    tag, current = table.refs().get(tag_name), table.current_snapshot()
     if tag is None or current is None:
         return None
     tagged = table.snapshot_by_id(tag.snapshot_id)
     reachable = tagged is not None and (tagged.sequence_number or 0) <= (current.sequence_number or 0)
     return tagged if reachable else None
+
+
+def ledger_snapshot(table: Table) -> Snapshot | None:
+    return newest_carrier(table, LEDGER, LEDGER_TAG)
 
 
 def read_ledger(table: Table) -> Ledger:

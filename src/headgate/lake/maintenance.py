@@ -13,7 +13,8 @@ from pyiceberg.table import Table
 
 from headgate.config.pipeline import Lake
 from headgate.lake.ledger import ledger_snapshot
-from headgate.lake.tables import load_table, single_attempt, table_location
+from headgate.lake.rejects import land_rejects
+from headgate.lake.tables import load_table, single_attempt
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +24,8 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
     table = load_table(catalog, name)
     if table is None:
         return 0
-    carrier, current = ledger_snapshot(table), table.current_snapshot()
-    protected = {s.snapshot_id for s in (carrier, current) if s is not None}
+    carrier = ledger_snapshot(table)
+    protected = {ref.snapshot_id for ref in table.refs().values()} | ({carrier.snapshot_id} if carrier else set())
     by_age = sorted(table.metadata.snapshots, key=lambda s: s.timestamp_ms, reverse=True)
     oldest_ms = int((time.time() - lake.keep_snapshots_s) * 1000)
     expired = [
@@ -52,23 +53,27 @@ class Sweep:
 
 
 def sweep_orphans(catalog: Catalog, name: str, lake: Lake, remove: bool) -> Sweep:
-    """Files below the table that no snapshot refers to and that are older than `orphan_age_s`.
+    """Files of the table that no snapshot refers to and that are older than `orphan_age_s`.
 
-    Young files may belong to a cycle that is just being written or announced, so age is what makes this safe.
+    Young files may belong to a cycle that is just being written or announced, so age is what makes this safe. Without
+    the table nobody can say what is used: nothing is swept then.
     """
     table = load_table(catalog, name)
-    location = table.location() if table is not None else table_location(lake, name)
-    scheme, netloc, path = PyArrowFileIO.parse_location(location, {})
-    properties = {**catalog.properties}
-    filesystem = PyArrowFileIO(properties).fs_by_scheme(scheme, netloc)
-    selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
+    if table is None:
+        return Sweep((), 0, remove)
+    land_rejects(catalog, lake, table)  # files that a snapshot promised are not orphans
+    used = _referenced(table)
     limit = datetime.now(UTC) - timedelta(seconds=lake.orphan_age_s)
-    used = _referenced(table) if table is not None else set()
-    orphans = [
-        info
-        for info in filesystem.get_file_info(selector)
-        if info.type == pafs.FileType.File and info.path not in used and info.mtime is not None and info.mtime < limit
-    ]
+    orphans = []
+    for folder in ("data", "metadata"):  # other tables may have their places below this one's
+        scheme, netloc, path = PyArrowFileIO.parse_location(f"{table.location()}/{folder}", {})
+        filesystem = PyArrowFileIO({**catalog.properties}).fs_by_scheme(scheme, netloc)
+        selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
+        orphans += [
+            info
+            for info in filesystem.get_file_info(selector)
+            if info.type == pafs.FileType.File and info.path not in used and info.mtime and info.mtime < limit
+        ]
     if remove:
         for info in orphans:
             filesystem.delete_file(info.path)
@@ -77,7 +82,9 @@ def sweep_orphans(catalog: Catalog, name: str, lake: Lake, remove: bool) -> Swee
 
 def _referenced(table: Table) -> set[str]:
     """Every file that any snapshot still there can reach: data, manifests, manifest lists, metadata."""
-    paths = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+    metadata = table.metadata
+    paths = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
+    paths |= {s.statistics_path for s in (*metadata.statistics, *metadata.partition_statistics)}
     for snapshot in table.metadata.snapshots:
         paths.add(snapshot.manifest_list)
         for manifest in snapshot.manifests(table.io):

@@ -124,6 +124,9 @@ class Measurement:
     rates: tuple[PartitionRate, ...]
 
 
+OUT_OF_ORDER_MS = 10_000
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The committer's answer to one announcement."""
@@ -150,6 +153,16 @@ class LedgerState:
     verdicts: tuple[Verdict, ...]
     announcements_next: int
     """Announcements before this offset are settled for this table; a new committer starts here."""
+
+    def follows(self, known: "LedgerState | None") -> bool:
+        """Whether this, which arrived later, is to be believed instead of what is known.
+
+        Two committers at work may publish out of order, so for a moment the higher sequence counts. Otherwise the
+        later word does: a table that was rolled back or made anew has a lower sequence, and is right.
+        """
+        if known is None or self.sequence >= known.sequence or self.committer == known.committer:
+            return True
+        return self.at_ms > known.at_ms + OUT_OF_ORDER_MS
 
 
 @dataclass(frozen=True, slots=True)

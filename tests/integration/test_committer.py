@@ -1,0 +1,270 @@
+"""The committer with real Kafka and real tables; announcements are made by hand, so that each can be right or wrong."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+from sqlalchemy.exc import OperationalError
+
+from headgate.kafka.embedded import EmbeddedKafka, run_kafka_tool
+from headgate.lake.commit import TableCommitter
+from headgate.lake.committer import Committer
+from headgate.lake.ledger import read_ledger
+from headgate.lake.maintenance import expire_snapshots, sweep_orphans
+from headgate.lake.tables import open_catalog, table_location
+from headgate.model import Announcement, Range, TopicPartition
+from headgate.model.messages import CommitRecord, LedgerState, Verdict
+from tests.announcements import announce, spark_schema, write_file
+from tests.integration.pipeline_harness import PipelineRun, eventually
+
+TABLES: list[dict[str, Any]] = [{"name": "lake.t"}]
+
+
+def made(
+    run: PipelineRun, partition: int, start: int, end: int, consumer: int = 1, table: str = "lake.t", **fields: Any
+) -> Announcement:
+    """An announcement of one range by one consumer, with the file it speaks of."""
+    short = announce((run.topic("t"), partition, start, end), table=table)
+    folder = Path(table_location(run.pipeline.lake, table)) / "data"
+    path = write_file(folder / f"{short.id}.parquet", short.ranges)
+    return replace(short, files=(path,), consumer_id=consumer, incarnation=f"life {consumer}", **fields)
+
+
+def send(run: PipelineRun, *announcements: Announcement) -> None:
+    for announcement in announcements:
+        run.outbox.send(run.names.announcements, announcement)
+    run.outbox.flush()
+
+
+def verdicts(run: PipelineRun) -> dict[str, Verdict]:
+    return {v.announcement_id: v for s in run.messages(run.names.ledger, LedgerState) for v in s.verdicts}
+
+
+def settle(run: PipelineRun, committer: Committer, *announcements: Announcement) -> dict[str, Verdict]:
+    """Turns until all of them have a verdict."""
+    wanted = {a.id for a in announcements}
+
+    def look() -> bool:
+        committer.turn()
+        return wanted <= verdicts(run).keys()
+
+    eventually(look, "verdicts")
+    return verdicts(run)
+
+
+def ledger(run: PipelineRun, table: str = "lake.t") -> dict[int, int]:
+    return {p.partition: at for p, at in read_ledger(run.iceberg(table)).next.items()}
+
+
+def values(run: PipelineRun, table: str = "lake.t") -> list[str]:
+    """Which records are in the table, as PyIceberg reads it."""
+    return sorted(run.iceberg(table).scan().to_arrow().column("value").to_pylist())
+
+
+def produced(run: PipelineRun, *ranges: tuple[int, int]) -> list[str]:
+    """What `values` gives when each partition holds this range."""
+    name = run.topic("t")
+    return sorted(f"{name}-{number}-{o}" for number, (start, end) in enumerate(ranges) for o in range(start, end))
+
+
+def test_one_snapshot_carries_the_whole_fleet_and_kafka_s_own_tool_shows_the_ledger(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 3}) as run:
+        for partition in range(3):
+            run.produce("t", [b"x"] * 5, partition)
+        fleet = [made(run, 0, 0, 5, 1), made(run, 1, 0, 3, 2), made(run, 2, 0, 4, 3)]
+        ahead, behind = made(run, 1, 4, 5, 2), made(run, 0, 0, 2, 1)
+        send(run, *fleet, ahead, behind)
+        found = settle(run, Committer(run.pipeline, run.settings), *fleet, ahead, behind)
+        assert [found[a.id].accepted for a in (*fleet, ahead, behind)] == [True] * 3 + [False] * 2
+        assert "still misses 3 to 3" in found[ahead.id].reason
+        assert "holds everything before 5" in found[behind.id].reason
+        assert len(run.iceberg("lake.t").snapshots()) == 1
+        assert values(run) == produced(run, (0, 5), (0, 3), (0, 4))
+        (record,) = run.messages(run.names.commits, CommitRecord)
+        assert (record.announcements, record.refused, record.files, record.rows) == (3, 2, 3, 12)
+
+        said = run_kafka_tool(
+            "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+            *("--bootstrap-server", run.bootstrap, "--describe", "--group", run.pipeline.group),
+        )
+        rows = [line.split() for line in said.splitlines() if run.topic("t") in line]
+        shown = {int(row[2]): (int(row[3]), int(row[5])) for row in rows}  # partition: committed offset, lag
+        assert shown == {0: (5, 0), 1: (3, 2), 2: (4, 1)}
+        assert {partition: at for partition, (at, _) in shown.items()} == ledger(run)
+
+
+def test_a_committer_that_died_between_commit_and_publication_is_continued(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}) as run:
+        first, second = made(run, 0, 0, 5), made(run, 0, 5, 8)
+        send(run, first, second)
+        origins = {TopicPartition(run.topic("t"), 0): 0}
+        catalog = open_catalog(run.pipeline.lake)
+        TableCommitter(catalog, run.pipeline.lake, run.pipeline.tables[0]).commit([first], origins)
+        assert verdicts(run) == {}
+        found = settle(run, Committer(run.pipeline, run.settings), first, second)
+        assert [found[a.id].accepted for a in (first, second)] == [True, True]
+        assert values(run) == produced(run, (0, 8))
+        # The next one starts where that one had settled everything, and still knows the ledger.
+        third = made(run, 0, 8, 9)
+        send(run, third)
+        settle(run, Committer(run.pipeline, run.settings), third)
+        assert values(run) == produced(run, (0, 9))
+
+
+def test_two_committers_at_once_commit_everything_once(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 4}) as run:
+        for partition in range(4):
+            run.produce("t", [b"x"] * 30, partition)
+        for _ in range(2):
+            run.committer()
+        for step in range(10):
+            send(run, *(made(run, partition, 3 * step, 3 * step + 3) for partition in range(4)))
+        run.wait_until_landed()
+        run.stop()
+        assert ledger(run) == dict.fromkeys(range(4), 30)
+        assert values(run) == produced(run, *[(0, 30)] * 4)
+        assert run.assert_exactly_once("lake.t").rows == 120
+
+
+def test_expiry_keeps_the_ledger_whatever_others_write_and_a_sweep_takes_only_what_was_refused(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}, lake={"keep_snapshots": 2}) as run:
+        committer = Committer(run.pipeline, run.settings)
+        catalog, lake = open_catalog(run.pipeline.lake), run.pipeline.lake
+        for step in range(4):
+            announcement = made(run, 0, step, step + 1)
+            send(run, announcement)
+            settle(run, committer, announcement)
+        refused = made(run, 0, 0, 1)
+        send(run, refused)
+        assert not settle(run, committer, refused)[refused.id].accepted
+        for _ in range(3):  # another program writes to the table and knows nothing of a ledger
+            table = run.iceberg("lake.t")
+            table.append(pa.table({"value": ["theirs"]}).cast(table.schema().select("value").as_arrow()))
+        assert expire_snapshots(catalog, "lake.t", lake) >= 4
+        assert len(run.iceberg("lake.t").snapshots()) <= 3
+        assert ledger(run) == {0: 4}
+        following = made(run, 0, 4, 5)
+        send(run, following)
+        assert settle(run, Committer(run.pipeline, run.settings), following)[following.id].accepted
+        assert values(run) == sorted([*produced(run, (0, 5)), *["theirs"] * 3])
+
+        at_once = lake.model_copy(update={"orphan_age_s": 1e-6})
+        sweep = sweep_orphans(catalog, "lake.t", at_once, remove=True)
+        assert [path for path in sweep.orphans if path.endswith(".parquet")] == list(refused.files)
+        assert not Path(refused.files[0]).exists()
+        assert values(run) == sorted([*produced(run, (0, 5)), *["theirs"] * 3])
+        assert ledger(run) == {0: 5}
+        assert sweep_orphans(catalog, "lake.t", lake, remove=False).orphans == ()  # a day old, or left alone
+
+
+class InterruptedCatalog(SqlCatalog):
+    """A real catalog with something that happens before each commit, and that can be out of order."""
+
+    before_commit: Callable[[], object] = staticmethod(lambda: None)
+    broken = False
+    failures = 0
+    attempts = 0
+
+    def load_table(self, *args: Any, **kwargs: Any) -> Any:
+        if self.broken:
+            self.failures += 1
+            raise OperationalError("SELECT", {}, Exception("told to fail"))
+        return super().load_table(*args, **kwargs)
+
+    def commit_table(self, *args: Any, **kwargs: Any) -> Any:
+        self.attempts += 1
+        self.before_commit()
+        return super().commit_table(*args, **kwargs)
+
+
+def test_a_refused_commit_is_checked_against_the_ledger_before_it_is_tried_again(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Fails if PyIceberg repeats a commit by itself: the same offsets would be there twice."""
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}) as run:
+        lake, config = run.pipeline.lake, run.pipeline.tables[0]
+        rival = TableCommitter(open_catalog(lake), lake, config)
+        catalog = InterruptedCatalog("headgate", **lake.catalog_properties)
+        origins = {TopicPartition(run.topic("t"), 0): 0}
+        rival.commit([made(run, 0, 0, 2)], origins)
+        mine, theirs, later = made(run, 0, 2, 5), made(run, 0, 2, 4), made(run, 0, 4, 6)
+
+        def let_the_rival_in() -> None:
+            catalog.before_commit = lambda: None
+            assert rival.commit([theirs], origins).committed == (theirs,)
+
+        catalog.before_commit = let_the_rival_in
+        result = TableCommitter(catalog, lake, config).commit([mine, later], origins)
+        assert [refused.announcement for refused in result.refused] == [mine]
+        assert (result.committed, result.conflicts, catalog.attempts) == ((later,), 1, 2)
+        assert values(run) == produced(run, (0, 6))
+
+
+def test_a_catalog_that_fails_for_a_while_is_waited_out(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}) as run:
+        run.produce("t", [b"x"] * 4)
+        run.pipeline.home.mkdir(parents=True)
+        catalog = InterruptedCatalog("headgate", **run.pipeline.lake.catalog_properties)
+        committer = run.committer(catalog)
+        before = made(run, 0, 0, 2)
+        send(run, before)
+        eventually(lambda: before.id in verdicts(run), "it works")
+        catalog.broken = True
+        after = made(run, 0, 2, 4)
+        send(run, after)
+        attempts = catalog.attempts
+        eventually(lambda: catalog.failures >= 2, "it tries again")
+        assert committer.alive
+        assert after.id not in verdicts(run)
+        catalog.broken = False
+        run.wait_until_landed()
+        run.stop()
+        assert catalog.attempts == attempts + 1
+        assert values(run) == produced(run, (0, 4))
+
+
+def test_what_can_never_be_committed_is_refused_with_the_reason_and_stands_in_nobody_s_way(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = [{"name": "lake.odd", "partition_by": ["nowhere"]}, *TABLES]
+    with PipelineRun(tmp_path, broker, spark, tables, {"t": 3}) as run:
+        bad = {
+            "not Spark's JSON": made(run, 0, 0, 2, schema="}{"),
+            "Iceberg has no type": made(run, 0, 0, 2, schema=spark_schema(("span", "interval day"))),
+            "files cannot be read": replace(made(run, 0, 0, 2), files=(str(tmp_path / "nothing.parquet"),)),
+            "rejected files are gone": made(run, 0, 0, 2, rejected_files=(str(tmp_path / "nothing.parquet"),)),
+            "column value is string in the table and int in the files": made(
+                run, 0, 0, 2, schema=spark_schema().replace('"value", "type": "string"', '"value", "type": "integer"')
+            ),
+            "is named twice": replace(made(run, 0, 0, 2), ranges=(Range(TopicPartition(run.topic("t"), 0), 0, 2),) * 2),
+            "not part of this table's ledger": replace(
+                made(run, 0, 0, 2), ranges=(Range(TopicPartition("elsewhere", 0), 0, 2),)
+            ),
+        }
+        good = [made(run, partition, 0, 2) for partition in range(3)]
+        hopeless = made(run, 0, 0, 2, table="lake.odd")
+        stray = made(run, 0, 0, 2, table="lake.unknown")
+        send(run, hopeless, stray, *bad.values(), *good)
+        run.committer()
+        eventually(lambda: {a.id for a in (*bad.values(), *good)} <= verdicts(run).keys(), "verdicts")
+        for reason, announcement in bad.items():
+            verdict = verdicts(run)[announcement.id]
+            assert not verdict.accepted
+            assert reason in verdict.reason
+        assert all(verdicts(run)[a.id].accepted for a in good)
+        assert values(run) == produced(run, *[(0, 2)] * 3)
+        assert not verdicts(run).keys() & {hopeless.id, stray.id}
