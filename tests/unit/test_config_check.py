@@ -110,7 +110,9 @@ def test_transforms_are_imported_and_sql_is_left_to_spark(tmp_path: Path) -> Non
     ((status, message),) = of("transform", found)
     assert status is Status.failed
     assert "there is no module no_such_module_here" in message
-    assert of("sql", found) == [(Status.skipped, "default.b: where, sql: checked when the consumer starts")]
+    assert of("sql", found) == [
+        (Status.skipped, "default.b: where, sql: checked when the consumer starts, or now with --spark")
+    ]
 
 
 def test_topics_that_do_not_exist_are_named_with_the_nearest(tmp_path: Path) -> None:

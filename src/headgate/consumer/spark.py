@@ -32,6 +32,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.hadoop.parquet.summary.metadata.level": "NONE",
     "spark.cleaner.periodicGC.interval": "5min",
+    # Notes the caller's line for every column expression: two more calls into the JVM for each, every cycle.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
 _LOG4J = """\
@@ -74,6 +76,8 @@ def start_session(
     """
     if remote is not None:
         return SparkSession.builder.remote(remote).appName(name).getOrCreate()
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are raised anyway; these print pages to stderr
     logs = logs.absolute()
     logs.mkdir(parents=True, exist_ok=True)
     log4j = logs / "spark-log4j2.properties"
