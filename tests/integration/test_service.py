@@ -87,7 +87,7 @@ def test_consumers_follow_the_load_up_and_down_and_every_record_lands_once(
     prepare_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), {topic: 4}, 1)
     writer = threading.Thread(target=lambda: reports.append(generator.run(duration_s=600, stop=stop)), daemon=True)
     with running(pipeline, spark):
-        reader = StatusReader(settings, Topics(pipeline.name))
+        reader = StatusReader(settings, Topics(pipeline.name), pipeline.slo)
         wait_for(reader, lambda s: owners(s) == 1, "one consumer for an idle topic")
         writer.start()
         wait_for(reader, lambda s: owners(s) >= 3, "three consumers for 240 kB/s at 80 kB/s each")
@@ -139,7 +139,7 @@ def test_a_dry_run_decides_and_touches_nothing(
     pipeline = write_pipeline(tmp_path, broker.bootstrap, unique)
     prepare_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), {f"{unique}-a": 3}, 1)
     with running(pipeline, spark, dry_run=True):
-        reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name))
+        reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.slo)
         wait_for(reader, lambda s: any(d.outcome == "dry-run" for d in reader.decisions), "a decision")
         assert reader.refresh().consumers == ()
         reader.close()

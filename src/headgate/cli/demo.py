@@ -209,7 +209,7 @@ def _show(console: Console, home: Path, bootstrap: str, minutes: float, seed: in
     with console.status("starting Spark and the first consumer"):
         session()
         service.start()
-        reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name))
+        reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.slo)
         _wait_for_a_consumer(reader, stop, service.failed)
     writer.start()
     samples: list[Sample] = []

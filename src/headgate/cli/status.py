@@ -38,7 +38,7 @@ def status(
     pipeline = load_pipeline(find_pipeline(file, home))
     log_to(None)
     _check_it_ran(pipeline)
-    reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name))
+    reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.slo)
     try:
         if output == "json":
             typer.echo(json.dumps(as_json(reader.refresh()), indent=2))

@@ -47,6 +47,8 @@ def _headline(status: PipelineStatus) -> Text:
         ("   commits/min ", "dim"),
         str(status.commits_per_minute),
     )
+    if status.slo_met is not None:
+        text.append("   goal met" if status.slo_met else "   goal missed", "green" if status.slo_met else "yellow")
     for count, word in (
         (status.rejected, "rejected"),
         (status.skipped, "skipped by Kafka"),

@@ -173,8 +173,9 @@ class Monitor(Section):
     )
     min_span_s: Seconds = Field(
         default=30.0,
-        description="Nothing is published before samples span this many seconds (L-7); at most window_s. Default 30 "
-        "s: the first rates are as trustworthy as later ones. About 3 s starts sooner, on noisier rates.",
+        description="A rate is trusted once samples span this many seconds (L-7); at most window_s. Until then a "
+        "partition is published with what is known: that may raise its last trusted rate, never lower it. Default 30 "
+        "s, the published value; about 3 s trusts sooner, on noisier rates.",
     )
     smoothing: Literal["box", "ewma"] = Field(
         default="box",

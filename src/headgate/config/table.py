@@ -143,8 +143,8 @@ class Table(Section):
     )
     evolve: bool = Field(
         default=True,
-        description="Whether new columns are added to the table when the records have them. Default true; false "
-        "rejects such records.",
+        description="Whether new columns are added to the table when the records have them. Default true; with false "
+        "the table takes nothing more until schema or transform fit it again, and says so.",
     )
 
     @field_validator("name")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headgate.config.pipeline import Slo
 from headgate.kafka.channel import BEGINNING, Last, Received, Tail, Topics
 from headgate.lake.latency import merge_quantiles
 from headgate.model import TopicPartition
@@ -51,6 +52,8 @@ class PipelineStatus:
     partitions: tuple[PartitionStatus, ...]
     latency_p50_s: float | None
     latency_p99_s: float | None
+    slo_met: bool | None
+    """Whether the pipeline's goal was met over the last minute; None without commits."""
     commits_per_minute: int
     rows: int
     """Rows in commits seen within the last minute."""
@@ -75,6 +78,7 @@ class StatusReader:
 
     settings: Mapping[str, Any]
     topics: Topics
+    slo: Slo
     decisions: list[DecisionRecord] = field(default_factory=list)
     commits: deque[CommitRecord] = field(default_factory=lambda: deque(maxlen=5000))
     cycles: deque[CycleRecord] = field(default_factory=lambda: deque(maxlen=5000))
@@ -135,6 +139,7 @@ class StatusReader:
         recent = [c for c in self.commits if now_s - c.at_ms / 1000 < _RECENT_S]
         weighted = [(c.latency_ms, c.rows + c.rejected) for c in recent if c.latency_ms]
         p50, p99 = merge_quantiles(weighted, 0.5), merge_quantiles(weighted, 0.99)
+        at_goal = merge_quantiles(weighted, self.slo.quantile)
         last_commit_ms = max((ledger.at_ms for ledger in self._ledgers.values()), default=None)
         changes = [d for d in self.decisions if d.consumers_before != d.consumers_after or d.moved or d.alerts]
         return PipelineStatus(
@@ -156,6 +161,7 @@ class StatusReader:
             partitions=self._partitions(now_s),
             latency_p50_s=None if p50 is None else p50 / 1000,
             latency_p99_s=None if p99 is None else p99 / 1000,
+            slo_met=None if at_goal is None else at_goal <= 1000 * self.slo.latency_s,
             commits_per_minute=sum(1 for c in recent if c.announcements),
             rows=sum(c.rows for c in recent),
             refused=sum(c.refused for c in recent),

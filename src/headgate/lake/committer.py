@@ -38,6 +38,8 @@ _SKIPPED = Counter("headgate_skipped_offsets_total", "Offsets Kafka itself did n
 _COMMIT_SECONDS = Histogram("headgate_commit_seconds", "Duration of a commit", ["table"])
 _LATENCY = Gauge("headgate_latency_seconds", "Commit time minus Kafka timestamp, last commit", ["table", "quantile"])
 
+_SLO_SHARE = Gauge("headgate_slo_share", "Share of the last commit's records within slo.latency_s", ["table"])
+
 HEARTBEAT_S = 5.0
 _EXPIRE_EVERY = 50
 _MOST_PENDING = 5_000
@@ -278,6 +280,9 @@ class Committer:
         if record.latency_ms:
             for name, point in (("0.5", 10), ("0.95", 19), ("1", 20)):
                 _LATENCY.labels(table, name).set(record.latency_ms[point] / 1000)
+            goal_ms = 1000 * self._pipeline.slo.latency_s
+            within = sum(1 for latency in record.latency_ms if latency <= goal_ms)
+            _SLO_SHARE.labels(table).set(within / len(record.latency_ms))
         return record
 
     def _mirror(self) -> None:
