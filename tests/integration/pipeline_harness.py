@@ -58,7 +58,7 @@ def new_name() -> str:
     return f"p{os.getpid()}x{next(_names)}"
 
 
-def eventually(look: Callable[[], T], what: str, deadline_s: float = 60) -> T:
+def eventually(look: Callable[[], T], what: str, deadline_s: float = 120) -> T:
     """Looks until the answer is truthy, and gives it back."""
     until = time.monotonic() + deadline_s
     while not (seen := look()):
@@ -284,7 +284,7 @@ class PipelineRun:
 
     # The lake
 
-    def wait_until_landed(self, deadline_s: float = 90) -> None:
+    def wait_until_landed(self, deadline_s: float = 180) -> None:
         def look() -> bool:
             for running in self._running:
                 if running.failure is not None:

@@ -149,9 +149,12 @@ class Worker:
         self._tail = self._resume()
         self._started_ms = self._cycle_finished_ms = _now_ms()
         heart = threading.Thread(target=self._beat, args=(kill,), name=f"heartbeat-{self.id}", daemon=True)
-        heart.start()
         reason = "stopped"
         try:
+            # What was commanded meanwhile counts before the first word: partitions taken away from an earlier life
+            # must not be reported as owned.
+            self._listen(0.0)
+            heart.start()
             with ThreadPoolExecutor(len(self._jobs), thread_name_prefix=f"consumer-{self.id}") as pool:
                 while not (stop.is_set() or kill.is_set()):
                     self._turn(pool, stop, kill)
@@ -163,7 +166,8 @@ class Worker:
             raise
         finally:
             self._ended.set()
-            heart.join(5)
+            if heart.is_alive():
+                heart.join(5)
             self._leave(silently=kill.is_set(), reason=reason)
 
     def _resume(self) -> Tail:
