@@ -18,7 +18,7 @@ def verdict(announcement: Announcement, accepted: bool) -> Verdict:
 
 def fresh(**at: int) -> Positions:
     positions = Positions([TABLE])
-    positions.on_ledger(state(1, **at), "life")
+    positions.on_ledger(state(1, (), "c", **at), "life")
     return positions
 
 
