@@ -2,6 +2,7 @@
 know exactly what was acknowledged. At the end everything is counted, by Spark and by DuckDB, which wrote none of it."""
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -33,7 +34,7 @@ from headgate.kafka.offsets import end_offsets
 from headgate.lake.tables import REJECTED_SUFFIX, load_table, open_catalog
 from headgate.model import TopicPartition
 from headgate.simulation.workload import Steady
-from tests.chaos.parts import Command, Load, Overdue, wait_until
+from tests.chaos.parts import QUICK_JVM, Command, Load, Overdue, wait_until
 from tests.chaos.watch import Watch
 
 STEADY, BURSTS = "steady", "bursts"
@@ -62,7 +63,7 @@ lake:
   commit_interval_s: 0.5 s
 consumer:
   batch_bytes: 200 kB
-  wait_s: 0.5 s
+  wait_s: 1 s
   rate_cap_bytes_per_s: 200 kB/s
   heartbeat_s: 0.5 s
   commit_deadline_s: 20 s
@@ -390,9 +391,10 @@ class ChaosRun:
         """As a user would: `headgate verify`, which counts with Spark."""
         ran = subprocess.run(
             [sys.executable, "-m", "headgate", "verify", str(self.file), "--output", "json"],
+            env={**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JVM},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
             check=False,
         )
         try:

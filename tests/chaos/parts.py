@@ -14,6 +14,8 @@ from headgate.fleet.processes import MARK
 from headgate.kafka.load import LoadGenerator, LoadReport
 
 POLL_S = 0.1
+QUICK_JVM = "-XX:TieredStopAtLevel=1"
+"""Most JVMs here are killed before optimised code pays for its compilation, and two cores are few."""
 
 
 class Overdue(AssertionError):
@@ -33,8 +35,7 @@ class Command:
 
     def __init__(self, arguments: list[str], output: Path, failpoints: Path | None) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in (MARK, FAILPOINTS)}
-        # Most JVMs here are killed before optimised code pays for its compilation, and two cores are few.
-        environment["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1"
+        environment["JAVA_TOOL_OPTIONS"] = QUICK_JVM
         if failpoints is not None:
             environment[FAILPOINTS] = str(failpoints)
         self.output = output
