@@ -19,7 +19,7 @@ import pytest
 import typer
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
 from headgate.cli.load import load
@@ -262,7 +262,9 @@ def test_a_record_larger_than_kafkas_default_limit_is_written(broker: Broker) ->
 def test_records_the_broker_refuses_are_reported_as_failed(broker: Broker) -> None:
     topic = new_topic()
     (partition,) = partitions_of((topic, 1))
-    prepare_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), {topic: 1})  # with Kafka's limit of 1 MiB
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    limited = NewTopic(topic, num_partitions=1, replication_factor=1, config={"max.message.bytes": "1000000"})
+    admin.create_topics([limited])[topic].result(30)
     generator = LoadGenerator(
         broker.bootstrap, {}, {topic: 1}, Steady({partition: 1e6}), FixedSize(3_000_000), pace=NoWaiting()
     )
