@@ -158,7 +158,8 @@ def zombie_controller(run: ChaosRun) -> None:
     older = run.role("controller")[-1]
     run.say("SIGSTOP the controller; another one begins")
     older.signal(signal.SIGSTOP)
-    run.start("controller")
+    newer = run.start("controller")
+    wait_until(lambda: "running" in newer.said(), "the second controller to begin", RECOVERY_DEADLINE_S)
     run.consumes_again()
     older.signal(signal.SIGCONT)
     run.say("the frozen controller returns")
