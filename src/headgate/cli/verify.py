@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -55,7 +54,7 @@ def verify(
 
 
 def print_verdicts(console: Console, verdicts: list[Any]) -> None:
-    shown = Table(title="Every offset exactly once?", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    shown = Table(title="Every offset exactly once?", title_justify="left", box=None, padding=(0, 1, 0, 0))
     for name in ("table", "rows", "offsets", "rejected", "filtered", "skipped", "missing", "doubled", ""):
         shown.add_column(name, justify="left" if name in ("table", "") else "right")
     for v in verdicts:
