@@ -21,7 +21,6 @@ from headgate.errors import CommitConflict
 from headgate.lake.commit import CommitResult, TableCommitter
 from headgate.lake.ledger import read_ledger
 from headgate.lake.maintenance import expire_snapshots
-from headgate.lake.rejects import land_rejects
 from headgate.model import Announcement, TopicPartition
 from tests.announcements import announce, write_file
 
@@ -224,7 +223,6 @@ class CommitterMachine(RuleBasedStateMachine):
         ledger = read_ledger(table)
         assert {p.partition: at for p, at in ledger.next.items()} == {p: self.next_of(p) for p in PARTITIONS}
         assert ledger.totals.rows == len(found)
-        land_rejects(self.catalogs[0], self.lake, table)
         if self.rejected:
             assert self.catalogs[0].load_table("lake.t__rejected").scan().to_arrow().num_rows == self.rejected
 

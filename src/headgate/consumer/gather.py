@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from headgate.model import Range, TopicPartition
-
 K = TypeVar("K")
 
 
@@ -52,10 +50,6 @@ def choose_ranges(pending: Mapping[K, Pending], budget_bytes: float, rotation: i
         chosen[key] = (one.start, one.start + records)
         left -= records * one.bytes_per_record
     return chosen
-
-
-def as_ranges(chosen: Mapping[TopicPartition, tuple[int, int]]) -> tuple[Range, ...]:
-    return tuple(Range(partition, start, end) for partition, (start, end) in sorted(chosen.items()))
 
 
 class RateCap:

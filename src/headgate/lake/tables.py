@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
@@ -102,7 +101,3 @@ def single_attempt(table: Table) -> Table:
     single = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
     metadata = table.metadata.model_copy(update={"properties": single})
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)
-
-
-def is_local(path: str) -> bool:
-    return urlparse(path).scheme in ("", "file")
