@@ -226,6 +226,12 @@ class Controller(Section):
         description="A consumer silent for this many seconds is replaced; must exceed consumer.heartbeat_s. Default "
         "15 s: its partitions stand still that long, and the ledger makes a wrong guess harmless.",
     )
+    down_deadline_s: Seconds = Field(
+        default=60.0,
+        description="A consumer that was replaced and does not come back within this many seconds is given up, and its "
+        "partitions go to others; until then no other decision is taken. Default 60 s: most JVMs and pods start "
+        "sooner, and with warm spares a few seconds are enough.",
+    )
     discover_s: Seconds = Field(
         default=5.0,
         description="Time between looks for new topics and partitions, in seconds. Default 5 s: cheap, and nobody "

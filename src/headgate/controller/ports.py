@@ -37,8 +37,8 @@ class Clock(Protocol):
 
 
 class Channel(Protocol):
-    def prepare(self, highest_consumer_id: int) -> None:
-        """Makes room for commands to consumers up to this id (L-29)."""
+    def prepare(self, highest_consumer_id: int) -> int:
+        """Makes room for commands to consumers up to this id (L-29); returns the highest one there is room for."""
         ...
 
     def send(self, command: Command) -> None:
