@@ -7,7 +7,9 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from headgate.cli.main import app
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.lake.maintenance import sweep_orphans
 from headgate.lake.tables import open_catalog
@@ -122,6 +124,36 @@ def test_a_table_gains_and_widens_columns_and_refuses_what_does_not_fit_until_it
             orphans = [p for p in sweep_orphans(open_catalog(lake), table, lake, remove=True).orphans if "/data/" in p]
             assert len([path for path in orphans if path.endswith(".parquet")]) >= 1
             run.assert_exactly_once(table)
+
+
+def test_another_partitioning_than_the_table_has_is_refused_with_both_named(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    table: dict[str, Any] = {"name": "lake.t", "format": "json", "schema": "country STRING, at TIMESTAMP"}
+    with PipelineRun(tmp_path, broker, spark, [{**table, "partition_by": ["day(at)"]}], {"t": 1}) as run:
+        record = {"country": "de", "at": "2024-03-01T00:30:00Z"}
+        run.produce("t", as_json(record))
+        run.run()
+        run.wait_until_landed()
+        run.stop()
+
+        other = {**table, "partition_by": ["day(at)", "country"]}
+        run.reload([other])
+        checked = CliRunner().invoke(app, ["check", str(tmp_path / "pipeline.yaml")])
+        expected = "the table is partitioned by day(at) and partition_by says day(at), country"
+        assert checked.exit_code == 1
+        assert f"lake.t: {expected}" in checked.output
+        run.produce("t", as_json(record))
+        worker = run.run()
+        assert expected in run.error_of(worker, "partitioned by")
+        run.stop()
+
+        with run.iceberg("lake.t").update_spec() as update:  # as an ALTER TABLE would
+            update.add_identity("country")
+        run.run()
+        run.wait_until_landed()
+        run.stop()
+        assert run.assert_exactly_once("lake.t").rows == 2
 
 
 def test_topics_and_partitions_that_come_up_while_running_are_taken_in_and_records_routed(

@@ -6,9 +6,10 @@ import pytest
 
 from headgate.controller.dry_run import DryRun
 from headgate.controller.machine import Controller
-from headgate.controller.ports import Command, Event, Superseded
+from headgate.controller.ports import Command, Event
 from headgate.controller.settings import Settings
 from headgate.controller.virtual import TABLE, Behaviour, VirtualPipeline
+from headgate.errors import Superseded
 from headgate.model import Assignment, TopicPartition
 from headgate.model.messages import (
     ConsumerState,

@@ -24,7 +24,8 @@ def seconds(value: float | None) -> str:
 
 
 def render(status: PipelineStatus, decisions: Sequence[DecisionRecord] = (), title: str = "") -> RenderableType:
-    parts: list[RenderableType] = [_headline(status), _consumers(status), _partitions(status.partitions)]
+    problems = [Text(problem, "red") for problem in status.problems]
+    parts: list[RenderableType] = [_headline(status), *problems, _consumers(status), _partitions(status.partitions)]
     shown = [d for d in decisions if d.moved or d.created or d.deleted or d.alerts][-4:]
     if shown:
         parts.append(_decisions(shown))

@@ -15,14 +15,14 @@ from pyspark.sql import functions as F
 
 from headgate.config.clients import java_settings
 from headgate.config.pipeline import Pipeline, Table
+from headgate.config.table import REJECTED_SUFFIX
 from headgate.config.transform import import_transform
 from headgate.consumer.decode import META, RAW_KEY, RAW_VALUE, REASON, decoder, with_meta
 from headgate.consumer.files import Warehouse
 from headgate.consumer.spark import ship_modules
-from headgate.errors import ConfigError, ConsumerError, LakeError
+from headgate.errors import ConfigError, ConsumerError, LakeError, SparkLost
 from headgate.lake.latency import QUANTILE_POINTS
 from headgate.lake.spark_types import iceberg_schema
-from headgate.lake.tables import REJECTED_SUFFIX
 from headgate.model import CycleStats, Range, Skip, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -33,14 +33,13 @@ _ISOLATION_JOBS = 64
 """Most Spark jobs spent per cycle on finding the records a transform fails on; the rest of the range waits."""
 _ISOLATION_S = 30.0
 """And most time, so that commands do not wait for it longer than their deadline."""
+_WORTH_A_TASK_BYTES = 8_000_000
+"""Payload from which another task, and so another file, is worth it where there are cores to run it."""
 _EXACT_SKIPS = 20
+_CORES_OF_A_STRANGER = 8
 _PARTITION_VALUE = "_headgate_value"
 _LONGEST_FOLDER = 40
 """Longer partition values are hashed in folder names; file systems allow 255 bytes for everything in them."""
-
-
-class SparkLost(ConsumerError):
-    """The session's JVM is gone: no later cycle can work, so the consumer ends and is replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +79,7 @@ class TableJob:
         self._options["kafka.group.id"] = f"{pipeline.group}-reader"
         self._rotation = 0
         self._bytes_per_record = 0.0
+        self._cores = _cores(spark)
         self.schema = self._checked_schema()
 
     def _checked_schema(self) -> str:
@@ -285,8 +285,12 @@ class TableJob:
         return self._warehouse.list(location)
 
     def _file_count(self, offsets: int) -> int:
-        """Files of about the target size; a batch is usually smaller than one."""
-        return max(1, math.ceil(offsets * self._bytes_per_record / self._table.target_file_bytes))
+        """Files of about the target size; a batch is usually smaller than one. Each file is a task, so where there
+        are cores for more, a large batch becomes more files than that."""
+        payload_bytes = offsets * self._bytes_per_record
+        by_size = math.ceil(payload_bytes / self._table.target_file_bytes)
+        by_work = min(self._cores, math.ceil(payload_bytes / _WORTH_A_TASK_BYTES))
+        return max(1, by_size, by_work)
 
     def _save_rejected(
         self, ranges: tuple[Range, ...], bad: tuple[_Bad, ...], stem: str, expected: int
@@ -384,6 +388,13 @@ class TableJob:
         except (PySparkException, Py4JError) as error:
             return _reason(error)
         return None
+
+
+def _cores(spark: SparkSession) -> int:
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except (AttributeError, PySparkException):  # Spark Connect does not say
+        return _CORES_OF_A_STRANGER
 
 
 def _input_metrics(measured: Sequence[Range]) -> list[Column]:

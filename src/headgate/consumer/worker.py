@@ -5,13 +5,12 @@ the brokers before a stop is acknowledged, and what it owns is on disk before it
 """
 
 import logging
-import math
 import threading
 import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
@@ -22,10 +21,11 @@ from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Pipeline
 from headgate.consumer.files import Warehouse
 from headgate.consumer.gather import Pending, RateCap, choose_ranges
-from headgate.consumer.job import JobResult, SparkLost, TableJob
+from headgate.consumer.job import JobResult, TableJob
+from headgate.consumer.pace import Pace, Patience
 from headgate.consumer.positions import Positions
 from headgate.consumer.state import SavedState, StateFile
-from headgate.errors import ConfigError, ConsumerError, HeadgateError
+from headgate.errors import ConfigError, ConsumerError, HeadgateError, SparkLost, Superseded
 from headgate.failpoints import reach
 from headgate.kafka.channel import BEGINNING, END, Outbox, Tail, Topics
 from headgate.kafka.offsets import beginning_offsets, end_offsets
@@ -60,52 +60,6 @@ _REFUSED_WAIT_S = 60.0
 """Longest waits before trying again; a refused announcement leaves files behind, so it is not repeated often."""
 
 
-class Superseded(HeadgateError):
-    """Another life of this consumer has taken over; this one must end without a word."""
-
-
-@dataclass
-class _Pace:
-    """Throughput, busy share and capacity, smoothed over the last cycles."""
-
-    throughput_bytes_per_s: float = 0.0
-    busy_share: float = 0.0
-    capacity_bytes_per_s: float = 0.0
-
-    def add(self, payload_bytes: int, busy_s: float, total_s: float, peak: bool) -> None:
-        weight = 1 - math.exp(-total_s / 10)
-        self.throughput_bytes_per_s += weight * (payload_bytes / max(total_s, 1e-6) - self.throughput_bytes_per_s)
-        self.busy_share += weight * (busy_s / max(total_s, 1e-6) - self.busy_share)
-        if peak and busy_s > 0:  # only a full batch shows what the consumer can do (L-26)
-            measured = payload_bytes / busy_s
-            known = self.capacity_bytes_per_s
-            self.capacity_bytes_per_s = measured if known == 0 else known + 0.3 * (measured - known)
-
-
-class _Patience:
-    """Tables that fail or are refused are left alone for a while, longer each time; the others go on meanwhile."""
-
-    def __init__(self) -> None:
-        self._troubles: dict[str, tuple[str, int, float]] = {}
-
-    def failed(self, table: str, error: str, most_s: float) -> None:
-        times = self._troubles.get(table, ("", 0, 0.0))[1] + 1
-        self._troubles[table] = (error, times, time.monotonic() + min(most_s, 0.2 * 2 ** min(times, 20)))
-
-    def fine(self, table: str) -> None:
-        self._troubles.pop(table, None)
-
-    def in_flight(self, table: str, most: int) -> int:
-        """How many announcements may be without a verdict now: in trouble one at a time, and none while it waits."""
-        if table not in self._troubles:
-            return most
-        return 1 if time.monotonic() >= self._troubles[table][2] else 0
-
-    @property
-    def errors(self) -> list[str]:
-        return [f"{table}: {error}" for table, (error, _, _) in sorted(self._troubles.items())]
-
-
 class Worker:
     """One consumer. `session` gives the Spark session: shared between threads, or this process's own."""
 
@@ -121,7 +75,7 @@ class Worker:
         self._topics = Topics(pipeline.name)
         self._state_file = StateFile(folder or pipeline.home / "consumers" / str(consumer_id))
         self._positions = Positions(table.name for table in pipeline.tables)
-        self._pace = _Pace()
+        self._pace = Pace()
         self._cap = RateCap(self._settings.rate_cap_bytes_per_s, time.monotonic())
         self._sizes: dict[TopicPartition, float] = {}
         self._owned: frozenset[TopicPartition] = frozenset()
@@ -131,7 +85,7 @@ class Worker:
         self._started_ms = 0
         self._cycle_error = ""
         self._failures = 0
-        self._patience = _Patience()
+        self._patience = Patience()
         self._unreadable: dict[TopicPartition, str] = {}
         self._ended = threading.Event()
 

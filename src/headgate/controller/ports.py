@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from headgate.errors import HeadgateError
 from headgate.model import TopicPartition
 from headgate.model.messages import (
     ConsumerLeft,
@@ -22,10 +21,6 @@ Event = ConsumerState | ConsumingStarted | ConsumingStopped | ConsumerLeft
 
 STARTED = "started"
 """Outcome of the record a controller opens its journal with; it tells older controllers of the pipeline to end."""
-
-
-class Superseded(HeadgateError):
-    """A newer controller took over this pipeline; this one must not act any more."""
 
 
 class Clock(Protocol):

@@ -16,8 +16,7 @@ from headgate.config.pipeline import Pipeline
 from headgate.consumer.spark import start_session
 from headgate.controller.assembly import channel_of, controller_of, dry_run_of
 from headgate.controller.fleets import build_fleet
-from headgate.controller.ports import Superseded
-from headgate.errors import ConfigError, ConsumerError, HeadgateError, KafkaUnavailable, SetupError
+from headgate.errors import ConfigError, ConsumerError, HeadgateError, KafkaUnavailable, SetupError, Superseded
 from headgate.fleet import Fleet
 from headgate.kafka.channel import Topics, ensure_topics
 from headgate.kafka.monitor import build_monitor

@@ -62,6 +62,8 @@ class PipelineStatus:
     skipped: int
     last_decision: DecisionRecord | None
     committed_s_ago: float | None
+    problems: tuple[str, ...] = ()
+    """What a person has to look at, each with the table it is about."""
 
     @property
     def bytes_per_s(self) -> float:
@@ -169,6 +171,7 @@ class StatusReader:
             skipped=sum(c.skipped for c in recent),
             last_decision=changes[-1] if changes else None,
             committed_s_ago=None if last_commit_ms is None else now_s - last_commit_ms / 1000,
+            problems=tuple(f"{t}: {p}" for t, ledger in sorted(self._ledgers.items()) for p in ledger.problems),
         )
 
     def _partitions(self, now_s: float) -> tuple[PartitionStatus, ...]:

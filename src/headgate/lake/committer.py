@@ -19,7 +19,7 @@ from headgate.config.pipeline import Pipeline
 from headgate.errors import HeadgateError, KafkaUnavailable, LakeError
 from headgate.failpoints import reach
 from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics
-from headgate.kafka.offsets import GroupMirror, beginning_offsets, end_offsets, partitions_where
+from headgate.kafka.offsets import GroupMirror, beginning_offsets, end_offsets, partitions_where, topic_ids
 from headgate.lake.commit import CommitResult, TableCommitter
 from headgate.lake.latency import commit_latency_ms
 from headgate.lake.maintenance import expire_snapshots
@@ -38,6 +38,7 @@ _SKIPPED = Counter("headgate_skipped_offsets_total", "Offsets Kafka itself did n
 _COMMIT_SECONDS = Histogram("headgate_commit_seconds", "Duration of a commit", ["table"])
 _LATENCY = Gauge("headgate_latency_seconds", "Commit time minus Kafka timestamp, last commit", ["table", "quantile"])
 
+_PROBLEMS = Gauge("headgate_table_problems", "What keeps topics out of this table; status says more", ["table"])
 _SLO_SHARE = Gauge("headgate_slo_share", "Share of the last commit's records within slo.latency_s", ["table"])
 
 HEARTBEAT_S = 5.0
@@ -74,6 +75,7 @@ class Committer:
         self._tail: Tail | None = None
         self._earlier: dict[str, LedgerState] | None = None
         self._discovered_at = 0.0
+        self._topic_ids: dict[str, str] = {}
         self._group = GroupMirror(self._settings, pipeline.group)
         self._mirrored: dict[TopicPartition, int] = {}
 
@@ -165,6 +167,7 @@ class Committer:
         if time.monotonic() - self._discovered_at < self._pipeline.controller.discover_s and self._discovered_at:
             return
         everything = partitions_where(self._admin, self._pipeline.matches)
+        self._topic_ids.update(topic_ids(self._admin, {p.topic for p in everything}))
         for table in self._pipeline.tables:
             try:
                 self._place(self._tables[table.name], {p for p in everything if table.matches(p.topic)})
@@ -218,7 +221,7 @@ class Committer:
     def _attempt(self, state: _TableState, pending: list[Announcement]) -> CommitResult:
         """Catalogs and file systems fail in ways of their own; here they become one."""
         try:
-            return state.committer.commit(pending, state.partitions)
+            return state.committer.commit(pending, state.partitions, self._topic_ids)
         except HeadgateError:
             raise
         except Exception as error:
@@ -239,10 +242,18 @@ class Committer:
             sequence=result.ledger.sequence,
             snapshot_id=result.snapshot_id,
             exists=result.exists,
-            positions=tuple(Position(table, p.topic, p.partition, at) for p, at in sorted(result.ledger.next.items())),
+            positions=tuple(
+                Position(table, p.topic, p.partition, at)
+                for p, at in sorted(result.ledger.next.items())
+                if p.topic not in result.made_anew
+            ),
             verdicts=tuple(verdicts),
             announcements_next=settled_to,
+            problems=tuple(map(_made_anew, sorted(result.made_anew))),
         )
+        for problem in message.problems:
+            log.error("%s: %s", table, problem)
+        _PROBLEMS.labels(table).set(len(message.problems))
         self._outbox.send(self._topics.ledger, message, key=table)
         if result.committed or result.refused:
             self._outbox.send(self._topics.commits, self._record(table, result, now_ms))
@@ -289,8 +300,11 @@ class Committer:
         """The group's offsets in Kafka follow the lake; with several tables per topic, the slowest one counts."""
         positions: dict[TopicPartition, int] = {}
         for state in self._tables.values():
-            for partition, following in (state.last.ledger.next if state.last and state.last.exists else {}).items():
-                positions[partition] = min(following, positions.get(partition, following))
+            if state.last is None or not state.last.exists:
+                continue
+            for partition, following in state.last.ledger.next.items():
+                if partition.topic not in state.last.made_anew:
+                    positions[partition] = min(following, positions.get(partition, following))
         changed = {p: at for p, at in positions.items() if self._mirrored.get(p) != at}
         if not changed:
             return
@@ -300,3 +314,11 @@ class Committer:
             reach("commit.mirrored")
         except KafkaUnavailable as error:
             log.warning("%s; tried again after the next commit", error)
+
+
+def _made_anew(topic: str) -> str:
+    return (
+        f"topic {topic} was deleted and made anew: its offsets began again, so its records cannot be told from those "
+        f"the lake holds and are not read. Ingest it under another name or into another table; if it was moved with "
+        f"its offsets, say so with: headgate maintain --same-topic {topic}"
+    )

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from headgate.config.pipeline import Lake
 from headgate.lake.ledger import ledger_snapshot
 from headgate.lake.rejects import land_rejects
+from headgate.lake.skips import keep_skips
 from headgate.lake.tables import load_table, single_attempt
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
     ]
     if not expired:
         return 0
+    keep_skips(catalog, lake, table, expired)
     try:
         single_attempt(table).maintenance.expire_snapshots().by_ids(expired).commit()
     except CommitFailedException:

@@ -57,6 +57,8 @@ class Ledger:
     origin: Mapping[TopicPartition, int] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
     sequence: int = 0
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's own id of each topic: one that is deleted and made anew keeps its name and gets another id."""
 
     def next_offset(self, partition: TopicPartition) -> int | None:
         return self.next.get(partition)
@@ -85,6 +87,16 @@ class Ledger:
         if not new:
             return self
         return replace(self, next={**self.next, **new}, origin={**self.origin, **new})
+
+    def with_topic_ids(self, ids: Mapping[str, str]) -> "Ledger":
+        """Adds ids of topics it holds and has none for; known ones never change."""
+        topics = {p.topic for p in self.next}
+        new = {topic: ids[topic] for topic in topics & ids.keys() - self.topic_ids.keys()}
+        return replace(self, topic_ids={**self.topic_ids, **new}) if new else self
+
+    def made_anew(self, ids: Mapping[str, str]) -> frozenset[str]:
+        """Topics that are not the ones this ledger counted: their offsets began again and say nothing."""
+        return frozenset(topic for topic, known in self.topic_ids.items() if ids.get(topic, known) != known)
 
     @property
     def offsets(self) -> int:
