@@ -30,7 +30,9 @@ from headgate.errors import KafkaUnavailable
 from headgate.fleet.processes import Identity, ProcessFleet
 from headgate.kafka.channel import Topics, ensure_topics
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import FIELDS_DDL, FixedSize, LoadGenerator, LoadReport, prepare_topics
+from headgate.kafka.load import LoadGenerator, LoadReport
+from headgate.kafka.load_records import FIELDS_DDL, FixedSize
+from headgate.kafka.load_topics import prepare_topics
 from headgate.kafka.offsets import end_offsets
 from headgate.lake.tables import load_table, open_catalog
 from headgate.model import TopicPartition

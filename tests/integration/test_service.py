@@ -20,7 +20,9 @@ from headgate.controller.status import PipelineStatus, StatusReader
 from headgate.errors import ConfigError, KafkaUnavailable, SetupError
 from headgate.kafka.channel import Topics
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import FIELDS_DDL, FixedSize, LoadGenerator, LoadReport, NoWaiting, prepare_topics
+from headgate.kafka.load import LoadGenerator, LoadReport, NoWaiting
+from headgate.kafka.load_records import FIELDS_DDL, FixedSize
+from headgate.kafka.load_topics import prepare_topics
 from headgate.lake.tables import open_catalog
 from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
