@@ -7,13 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 from sqlalchemy.exc import OperationalError
 
 from headgate.kafka.embedded import EmbeddedKafka, run_kafka_tool
 from headgate.lake.commit import TableCommitter
 from headgate.lake.committer import Committer
-from headgate.lake.ledger import read_ledger
+from headgate.lake.ledger import LEDGER, decode_ledger, read_ledger, summary
 from headgate.lake.maintenance import expire_snapshots, sweep_orphans
 from headgate.lake.tables import open_catalog, table_location
 from headgate.model import Announcement, Range, TopicPartition
@@ -167,6 +168,31 @@ def test_expiry_keeps_the_ledger_whatever_others_write_and_a_sweep_takes_only_wh
         assert values(run) == sorted([*produced(run, (0, 5)), *["theirs"] * 3])
         assert ledger(run) == {0: 5}
         assert sweep_orphans(catalog, "lake.t", lake, remove=False).orphans == ()  # a day old, or left alone
+
+
+def test_a_table_that_was_rolled_back_is_filled_again_from_the_ledger_it_was_rolled_back_to(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}) as run:
+        for count in (10, 20, 30):
+            run.produce("t", [b"%d" % n for n in range(count)])
+            if count == 10:
+                worker = run.run()
+            run.wait_until_landed()
+        table = run.iceberg("lake.t")
+        first = next(s for s in table.snapshots() if read_ledger_of(s) == 10)
+        table.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+        assert ledger(run) == {0: 10}
+        run.produce("t", [b"more"])  # what is announced now does not follow the ledger any more
+        run.wait_until_landed()
+        assert worker.alive
+        run.stop()
+        assert run.assert_exactly_once("lake.t").rows == 61
+
+
+def read_ledger_of(snapshot: Snapshot) -> int | None:
+    text = summary(snapshot).get(LEDGER)
+    return next(iter(decode_ledger(text).next.values()), None) if text else None
 
 
 class InterruptedCatalog(SqlCatalog):

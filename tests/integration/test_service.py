@@ -1,11 +1,14 @@
 """A whole pipeline as `headgate run` runs it: monitor, controller, committer and a fleet, under a changing load."""
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
@@ -23,7 +26,8 @@ from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.load import LoadGenerator, LoadReport, NoWaiting
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
 from headgate.kafka.load_topics import prepare_topics
-from headgate.lake.tables import open_catalog
+from headgate.lake.ledger import read_ledger
+from headgate.lake.tables import load_table, open_catalog
 from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
 from headgate.simulation.workload import Steady, Step
@@ -146,6 +150,51 @@ def test_a_dry_run_decides_and_touches_nothing(
         assert reader.refresh().consumers == ()
         reader.close()
     assert not (pipeline.home / "warehouse").exists()
+
+
+def test_a_fleet_of_threads_whose_spark_dies_ends_in_one_line_and_the_next_start_goes_on(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
+) -> None:
+    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique)
+    partitions = [TopicPartition(f"{unique}-a", n) for n in range(2)]
+    LoadGenerator(
+        broker.bootstrap, {}, {f"{unique}-a": 2}, Steady.spread(partitions, 1e5), FixedSize(300), pace=NoWaiting()
+    ).run(count=3000)
+    settings = librdkafka_settings(pipeline)
+    command = [sys.executable, "-m", "headgate.cli.main", "run", str(tmp_path / "pipeline.yaml")]
+
+    def start() -> "subprocess.Popen[str]":
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    process = start()
+    try:
+        until = time.monotonic() + DEADLINE_S
+        while time.monotonic() < until and not committed_rows(pipeline):
+            time.sleep(0.5)
+        assert committed_rows(pipeline)
+        (jvm,) = (p for p in psutil.Process(process.pid).children(recursive=True) if p.name() == "java")
+        jvm.kill()
+        said, _ = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 1
+        assert "Spark's JVM has ended (out of memory?); start the pipeline again" in said
+        assert "Traceback" not in said
+
+        process = start()
+        until = time.monotonic() + DEADLINE_S
+        while time.monotonic() < until and lag_records(pipeline, settings):
+            time.sleep(0.5)
+        process.terminate()
+        said, _ = process.communicate(timeout=DEADLINE_S)
+        assert (process.returncode, said.splitlines()[-1]) == (0, "stopped")
+    finally:
+        process.kill()
+    verdict = verify_table(spark, open_catalog(pipeline.lake), pipeline.tables[0])
+    assert (verdict.problems, verdict.rows) == ((), 3000)
+
+
+def committed_rows(pipeline: Pipeline) -> int:
+    table = load_table(open_catalog(pipeline.lake), pipeline.tables[0].name)
+    return 0 if table is None else read_ledger(table).totals.rows
 
 
 def test_what_cannot_work_is_said_in_one_line_before_anything_starts(tmp_path: Path, broker: EmbeddedKafka) -> None:

@@ -219,3 +219,19 @@ def test_starting_from_latest_leaves_out_what_was_there_but_nothing_that_comes_u
             TopicPartition(run.topic("old"), 0): 5,
             TopicPartition(run.topic("new"), 0): 0,
         }
+
+
+def test_latest_stays_where_the_first_committer_saw_it_though_it_died_before_it_committed_anything(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, [{"name": "lake.t"}], {"t": 1}, start_from="latest") as run:
+        run.produce("t", [b"before"] * 5)
+        first = run.committer()
+        eventually(lambda: known_partitions(run, "lake.t"), "the first committer has looked")
+        first.stop()
+        run.produce("t", [b"after"] * 3)
+        run.run()
+        eventually(lambda: sum(p.next for p in run.messages(run.names.ledger, LedgerState)[-1].positions) == 8, "done")
+        run.stop()
+        assert [row["value"] for row in run.rows("lake.t")] == [b"after"] * 3
+        assert run.assert_exactly_once("lake.t").ledger.origin == {TopicPartition(run.topic("t"), 0): 5}

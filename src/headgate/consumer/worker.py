@@ -120,9 +120,15 @@ class Worker:
             raise
         finally:
             self._ended.set()
+            self._forget_gauges()
             if heart.is_alive():
                 heart.join(5)
             self._leave(silently=kill.is_set(), reason=reason)
+
+    def _forget_gauges(self) -> None:
+        """A consumer that is gone has no lag; counters stay, they say what was done."""
+        for gauge in (_LAG, _THROUGHPUT, _PHASE):
+            gauge.remove_by_labels({"consumer": str(self.id)})
 
     def _resume(self) -> Tail:
         """Picks up where this id left off: its partitions and its place among the commands (L-20)."""
