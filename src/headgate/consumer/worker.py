@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -87,6 +88,8 @@ class Worker:
         self._failures = 0
         self._patience = Patience()
         self._unreadable: dict[TopicPartition, str] = {}
+        self._obeyed: deque[str] = deque(maxlen=1000)
+        """Commands of late: whoever writes one a second time does not mean it."""
         self._ended = threading.Event()
 
     # Life
@@ -213,6 +216,10 @@ class Worker:
                 log.info("consumer %d ignores %s of an earlier controller", self.id, type(command).__name__)
                 continue
             self._epoch = command.epoch
+            if command.command_id in self._obeyed:
+                log.info("consumer %d ignores a command that was sent twice", self.id)
+                continue
+            self._obeyed.append(command.command_id)
             if isinstance(command, StateQuery):
                 answers.append(self._describe(command.command_id))
                 continue
