@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -143,7 +143,10 @@ def test_a_pipeline_runs_on_a_broker_with_sasl_and_tls_with_all_its_clients(
     file = write_pipeline(tmp_path, guarded, unique)
     topic = f"{unique}-orders"
     spread = Steady.spread([TopicPartition(topic, n) for n in range(2)], 1e5)
-    client = {**guarded.client(PASSWORD)}
+    client = guarded.client(PASSWORD)
+    admin = AdminClient({"bootstrap.servers": guarded.bootstrap, "log_level": 2, **client})
+    forever = {"retention.ms": "-1", "retention.bytes": "-1"}  # log directories must not shrink (L-9)
+    admin.create_topics([NewTopic(topic, 2, 1, config=forever)])[topic].result(30)
     LoadGenerator(guarded.bootstrap, client, {topic: 2}, spread, FixedSize(200), pace=NoWaiting()).run(count=500)
     checked = CliRunner().invoke(app, ["check", str(file)])
     assert checked.exit_code == 0, checked.output
@@ -156,7 +159,7 @@ def test_a_pipeline_runs_on_a_broker_with_sasl_and_tls_with_all_its_clients(
         settings = librdkafka_settings(pipeline)
         reader = StatusReader(settings, Topics(pipeline.name), pipeline.slo)
         until = time.monotonic() + DEADLINE_S
-        while time.monotonic() < until and lag_records(pipeline, settings):
+        while time.monotonic() < until and not service.failed.is_set() and lag_records(pipeline, settings):
             threading.Event().wait(0.5)
         measured = reader.refresh()
         reader.close()

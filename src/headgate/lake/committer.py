@@ -56,6 +56,8 @@ class _TableState:
     """Where partitions begin that the ledger did not know when they were found."""
     last: CommitResult | None = None
     published_at: float = 0.0
+    problems: tuple[str, ...] = ()
+    """As last told."""
 
 
 class Committer:
@@ -251,8 +253,9 @@ class Committer:
             announcements_next=settled_to,
             problems=tuple(map(_made_anew, sorted(result.made_anew))),
         )
-        for problem in message.problems:
+        for problem in set(message.problems) - set(state.problems):
             log.error("%s: %s", table, problem)
+        state.problems = message.problems
         _PROBLEMS.labels(table).set(len(message.problems))
         self._outbox.send(self._topics.ledger, message, key=table)
         if result.committed or result.refused:
