@@ -1,6 +1,7 @@
 """The controller on virtual parts: its states, its handovers, its liveness and its journal. Time is virtual."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -35,6 +36,7 @@ SETTINGS = Settings(
     stuck_deadline_s=30,
     commit_wait_s=10,
     stop_deadline_s=10,
+    down_deadline_s=60,
 )
 
 
@@ -499,6 +501,17 @@ def test_a_warm_spare_takes_over_without_waiting_for_a_start() -> None:
     (owner,) = world.owned()
     assert len(world.fleet.running()) == 2
     assert owner in world.fleet.running()
+
+
+def test_a_spare_that_never_comes_up_holds_nobody_up() -> None:
+    settings = replace(SETTINGS, warm=1)
+    world, running = two_consumers(Behaviour(start_s=lambda n: 1e6 if n == 3 else 5.0), settings)
+    world.run_until(running, lambda: 3 in world.fleet.running())
+    world.behaviour.loses = lambda event: isinstance(event, ConsumingStopped)
+    world.rates[B] = 1.2  # a decision that ends in out of sync
+    world.run_until(running, lambda: running.history.count("Synchronize") == 2)
+    world.behaviour.loses = lambda event: False
+    world.run_until(running, lambda: running.state == "Sentinel", deadline_s=5)
 
 
 def test_the_lowest_free_id_is_reused() -> None:

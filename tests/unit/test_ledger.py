@@ -14,7 +14,7 @@ def ledger(**at: int) -> Ledger:
 
 def test_a_range_that_starts_at_the_ledger_moves_it_to_its_end() -> None:
     moved = ledger(p0=5).advance(announce(("t", 0, 5, 9)))
-    assert moved.next_offset(T0) == 9
+    assert moved.next[T0] == 9
     assert moved.origin[T0] == 5
     assert moved.offsets == 4
 
@@ -52,7 +52,7 @@ def test_a_partition_the_ledger_does_not_know_is_refused() -> None:
 def test_new_partitions_are_added_and_known_ones_never_change() -> None:
     moved = ledger(p0=0).advance(announce(("t", 0, 0, 4)))
     grown = moved.with_partitions({T0: 99, T1: 7})
-    assert (grown.next_offset(T0), grown.next_offset(T1), grown.origin[T1]) == (4, 7, 7)
+    assert (grown.next[T0], grown.next[T1], grown.origin[T1]) == (4, 7, 7)
 
 
 def test_nothing_new_keeps_the_very_same_ledger() -> None:

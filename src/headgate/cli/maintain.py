@@ -29,6 +29,14 @@ def maintain(
             "is moved: go on where the ledger stands. Wrong if its offsets began again. May be repeated.",
         ),
     ] = None,
+    forget_lost_rejects: Annotated[
+        bool,
+        typer.Option(
+            "--forget-lost-rejects",
+            help="Go on without rejected records whose file was lost before it was committed; the committer waits for "
+            "it otherwise.",
+        ),
+    ] = False,
 ) -> None:
     """Upkeep of a pipeline's tables; safe while it runs.
 
@@ -39,7 +47,8 @@ def maintain(
     from headgate.config.loader import load_pipeline
     from headgate.config.table import REJECTED_SUFFIX, SKIPPED_SUFFIX
     from headgate.lake.maintenance import expire_snapshots, sweep_orphans
-    from headgate.lake.tables import open_catalog
+    from headgate.lake.rejects import land_rejects
+    from headgate.lake.tables import load_table, open_catalog
 
     pipeline = load_pipeline(find_pipeline(file, None))
     log_to(None)
@@ -48,8 +57,12 @@ def maintain(
     if same_topic:
         _accept(pipeline, catalog, same_topic, console)
         return
-    for table in pipeline.tables:
-        for name in (table.name, table.name + REJECTED_SUFFIX, table.name + SKIPPED_SUFFIX):
+    if forget_lost_rejects:
+        for table in filter(None, (load_table(catalog, t.name) for t in pipeline.tables)):
+            land_rejects(catalog, pipeline.lake, table, without_lost=True)
+        return
+    for configured in pipeline.tables:
+        for name in (configured.name, configured.name + REJECTED_SUFFIX, configured.name + SKIPPED_SUFFIX):
             expired = expire_snapshots(catalog, name, pipeline.lake)
             sweep = sweep_orphans(catalog, name, pipeline.lake, remove)
             done = "removed" if sweep.removed else "found"

@@ -8,7 +8,6 @@ import logging
 import threading
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -56,6 +55,7 @@ _THROUGHPUT = Gauge("headgate_consumer_throughput_bytes_per_second", "Over the l
 _GUESSED_BYTES_PER_RECORD = 50_000.0
 """Until the first records of a topic were read: a high guess costs one small cycle, a low one could mean gigabytes."""
 _POLL_S = 0.1
+_REMEMBERED_COMMANDS = 1000
 _FAILED_WAIT_S = 5.0
 _REFUSED_WAIT_S = 60.0
 """Longest waits before trying again; a refused announcement leaves files behind, so it is not repeated often."""
@@ -88,8 +88,8 @@ class Worker:
         self._failures = 0
         self._patience = Patience()
         self._unreadable: dict[TopicPartition, str] = {}
-        self._obeyed: deque[str] = deque(maxlen=1000)
-        """Commands of late: whoever writes one a second time does not mean it."""
+        self._obeyed: dict[str, ConsumingStarted | ConsumingStopped] = {}
+        """Answers to the commands of late, by their id."""
         self._ended = threading.Event()
 
     # Life
@@ -216,12 +216,11 @@ class Worker:
                 log.info("consumer %d ignores %s of an earlier controller", self.id, type(command).__name__)
                 continue
             self._epoch = command.epoch
-            if command.command_id in self._obeyed:
-                log.info("consumer %d ignores a command that was sent twice", self.id)
-                continue
-            self._obeyed.append(command.command_id)
             if isinstance(command, StateQuery):
                 answers.append(self._describe(command.command_id))
+                continue
+            if command.command_id in self._obeyed:  # sent twice: acknowledged twice and done once (L-19)
+                answers.append(self._obeyed[command.command_id])
                 continue
             if command.incarnation > self.incarnation:
                 raise Superseded(f"consumer {self.id} lives on as {command.incarnation}; {self.incarnation} ends")
@@ -248,7 +247,11 @@ class Worker:
         for answer in answers:
             if isinstance(answer, ConsumerState):
                 answer = replace(answer, partitions=tuple(sorted(self._owned)))
+            else:
+                self._obeyed[answer.command_id] = answer
             self._outbox.send(self._topics.control, answer)
+        while len(self._obeyed) > _REMEMBERED_COMMANDS:
+            del self._obeyed[next(iter(self._obeyed))]
         self._outbox.flush()
         reach("command.acknowledged")
 
@@ -505,6 +508,7 @@ class Worker:
             sizes=tuple(BytesPerRecord(p.topic, p.partition, size) for p, size in sorted(measured.items())),
             error=self._last_error,
         )
+        log.debug("consumer %d: cycle %d: %d records in %.2f s", self.id, self._cycle, records, busy_s)
         self._outbox.send(self._topics.cycles, record)
 
 

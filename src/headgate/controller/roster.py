@@ -58,6 +58,11 @@ class Member:
     def is_ready(self) -> bool:
         return self.life != ""
 
+    @property
+    def is_unborn(self) -> bool:
+        """Asked for by us and never heard of: it will own nothing, so nobody has to ask it what it owns."""
+        return not self.is_ready and self.down_since_s is None
+
 
 class Roster:
     def __init__(self, fleet: Fleet, commander: Commander, channel: Channel, clock: Clock, settings: Settings) -> None:

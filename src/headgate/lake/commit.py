@@ -32,7 +32,7 @@ from headgate.config.pipeline import Table as TableConfig
 from headgate.errors import CommitConflict, LakeError
 from headgate.failpoints import reach
 from headgate.lake.ledger import LEDGER_TAG, ledger_snapshot, read_ledger, recently_accepted, summary_for
-from headgate.lake.rejects import land_rejects
+from headgate.lake.rejects import land_rejects, unreadable_files
 from headgate.lake.spark_types import iceberg_schema
 from headgate.lake.tables import create_table, layout_problem, load_table, single_attempt
 from headgate.model import Announcement, Ledger, TopicPartition
@@ -130,7 +130,7 @@ class TableCommitter:
                 log.info("commit to %s was refused, looking at the ledger again: %s", self.name, error)
                 time.sleep(random.uniform(0, min(1.0, 0.02 * 2**attempt)))
                 continue
-            except (FileNotFoundError, ValueError, OSError) as error:
+            except Exception as error:  # PyIceberg, PyArrow and file systems each have their own
                 found = self._unreadable(table, sorted_.fresh)
                 if not found:
                     raise LakeError(f"cannot commit to {self.name}: {error}") from error
@@ -189,9 +189,9 @@ class TableCommitter:
             if announcement.id in accepted_ids:
                 already.append(announcement)
                 continue
-            rejection = ledger.check(announcement)
-            reason = unreadable.get(announcement.id) or (rejection.reason if rejection else None)
-            reason = reason or _of_another_topic(announcement, made_anew) or layout
+            refusal = ledger.check(announcement)
+            reason = unreadable.get(announcement.id) or (refusal.reason if refusal else None)
+            reason = reason or _of_another_topic(announcement, made_anew) or layout or self._too_old(announcement)
             reason = reason or self._schema_problem(schema, announcement) or _lost_rejects(table, announcement)
             if reason is not None:
                 refused.append(Refused(announcement, reason))
@@ -203,6 +203,13 @@ class TableCommitter:
                 already.append(announcement)
             accepted_ids.add(announcement.id)
         return _Sorted(replace(ledger, sequence=ledger.sequence + 1), tuple(fresh), tuple(already), tuple(refused))
+
+    def _too_old(self, announcement: Announcement) -> str | None:
+        """Files that nobody refers to are swept after `orphan_age_s`; well before that they are not used any more."""
+        age_s = time.time() - announcement.announced_at_ms / 1000
+        if age_s <= self._lake.orphan_age_s / 2:
+            return None
+        return f"it was announced {age_s / 3600:.1f} hours ago; its files may be swept at any time"
 
     def _schema_problem(self, schema: Schema, announcement: Announcement) -> str | None:
         """Why the files cannot become part of the table; additive evolution is fine unless switched off."""
@@ -236,7 +243,7 @@ class TableCommitter:
                 _widen(probe, [announcement])
                 if announcement.files:
                     probe.add_files(list(announcement.files), check_duplicate_files=False)
-            except (FileNotFoundError, ValueError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 — whatever it is, it is this announcement's files that cause it
                 found[announcement.id] = f"its files cannot be read: {error}"
         return found
 
@@ -283,9 +290,9 @@ def _incompatible(table: IcebergType, files: IcebergType, name: str, evolve: boo
 
 
 def _lost_rejects(table: Table, announcement: Announcement) -> str | None:
-    """A promise to land files that are not there could never be kept, and would stand in the way for ever."""
-    gone = [path for path in announcement.rejected_files if not table.io.new_input(path).exists()]
-    return f"its rejected files are gone: {gone[0]}" if gone else None
+    """A promise to land files that cannot be read could never be kept, and would stand in the way for ever."""
+    lost = unreadable_files(table.io, announcement.rejected_files)
+    return f"its rejected files cannot be read: {next(iter(lost.items()))}" if lost else None
 
 
 def _widen(transaction: Transaction, announcements: Sequence[Announcement]) -> None:

@@ -59,9 +59,12 @@ def land(
     name: str,
     spark_schema: str,
     mark: Mark,
-    add: Callable[[Transaction, dict[str, str]], None],
+    add: Callable[[Transaction, dict[str, str], Mark | None], None],
 ) -> None:
-    """Calls `add` in a commit to table `name` unless that one has reached `mark`; things land in the marks' order."""
+    """Calls `add` in a commit to table `name` unless that one has reached `mark`; things land in the marks' order.
+
+    `add` gets the snapshot properties to commit with, and the mark that the table has reached.
+    """
     for _ in range(_MOST_ATTEMPTS):
         table = load_table(catalog, name) or create_table(catalog, lake, name, spark_schema)
         landed = landed_mark(table)
@@ -69,7 +72,7 @@ def land(
             return
         try:
             with single_attempt(table).transaction() as transaction:
-                add(transaction, {LANDED: mark.encode()})
+                add(transaction, {LANDED: mark.encode()}, landed)
                 current = transaction.table_metadata.current_snapshot()
                 if current is not None:
                     ManageSnapshots(transaction).create_tag(current.snapshot_id, LANDED_TAG).commit()

@@ -76,15 +76,18 @@ def newest_carrier(table: Table, property_name: str, tag_name: str) -> Snapshot 
     Expiry may have removed snapshots of other writers in between, which breaks the chain of parents; then the tag
     leads to it, unless the table was rolled back to before it.
     """
+    oldest = None
     for snapshot in ancestors(table):
         if property_name in summary(snapshot):
             return snapshot
-    tag, current = table.refs().get(tag_name), table.current_snapshot()
-    if tag is None or current is None:
+        oldest = snapshot
+    tag = table.refs().get(tag_name)
+    if tag is None or oldest is None:
         return None
     tagged = table.snapshot_by_id(tag.snapshot_id)
-    reachable = tagged is not None and (tagged.sequence_number or 0) <= (current.sequence_number or 0)
-    return tagged if reachable else None
+    # What was expired lies before the oldest ancestor that is left; the tagged one must, too, or it was rolled back.
+    before = tagged is not None and (tagged.sequence_number or 0) < (oldest.sequence_number or 0)
+    return tagged if before else None
 
 
 def ledger_snapshot(table: Table) -> Snapshot | None:

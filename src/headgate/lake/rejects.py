@@ -6,12 +6,16 @@ the two, whoever commits to the main table next finishes it first.
 """
 
 import json
+from collections.abc import Iterable
 
+import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table, Transaction
 
 from headgate.config.pipeline import Lake
 from headgate.config.table import REJECTED_SUFFIX
+from headgate.errors import LakeError
 from headgate.lake.landing import Mark, land
 from headgate.lake.ledger import REJECTS, ledger_snapshot, summary
 
@@ -35,15 +39,36 @@ REJECTED_SPARK_SCHEMA = json.dumps(
 )
 
 
-def land_rejects(catalog: Catalog, lake: Lake, table: Table) -> None:
-    """Makes the rejects promised by the newest ledger snapshot visible; returns at once when there are none."""
+def land_rejects(catalog: Catalog, lake: Lake, table: Table, without_lost: bool = False) -> None:
+    """Makes the rejects promised by the newest ledger snapshot visible; returns at once when there are none.
+
+    Files that were lost since stand in the way until they are back, or a person accepts their loss.
+    """
     carrier = ledger_snapshot(table)
     if carrier is None or REJECTS not in summary(carrier):
         return
     promised = json.loads(summary(carrier)[REJECTS])
-
-    def add(transaction: Transaction, properties: dict[str, str]) -> None:
-        transaction.add_files(promised, properties, check_duplicate_files=False)
-
     name = ".".join(table.name()) + REJECTED_SUFFIX
+
+    def add(transaction: Transaction, properties: dict[str, str], landed: Mark | None) -> None:
+        lost = unreadable_files(table.io, promised)
+        if lost and not without_lost:
+            raise LakeError(
+                f"rejected records were promised to {name} and their file is lost: {next(iter(lost))}. Bring it back, "
+                f"or go on without them: headgate maintain FILE --forget-lost-rejects"
+            )
+        transaction.add_files([p for p in promised if p not in lost], properties, check_duplicate_files=False)
+
     land(catalog, lake, name, REJECTED_SPARK_SCHEMA, Mark.of(table, carrier), add)
+
+
+def unreadable_files(io: FileIO, paths: Iterable[str]) -> dict[str, str]:
+    """Which of these are gone or are no Parquet files, and why."""
+    found = {}
+    for path in paths:
+        try:
+            with io.new_input(path).open() as stream:
+                pq.read_schema(stream)
+        except (OSError, ValueError) as error:
+            found[path] = str(error)
+    return found

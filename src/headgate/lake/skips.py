@@ -13,7 +13,7 @@ from pyiceberg.table import Table, Transaction
 
 from headgate.config.pipeline import Lake
 from headgate.config.table import SKIPPED_SUFFIX
-from headgate.lake.landing import Mark, land, landed_mark
+from headgate.lake.landing import Mark, land
 from headgate.lake.ledger import SKIPS, ancestors, decode_skips, summary
 from headgate.lake.tables import load_table
 from headgate.model import Skip, TopicPartition
@@ -45,28 +45,22 @@ def keep_skips(catalog: Catalog, lake: Lake, table: Table, snapshots: Iterable[i
     carriers = [s for s in ancestors(table) if s.snapshot_id in going and SKIPS in summary(s)]
     if not carriers:
         return
-    landed = landed_mark(load_table(catalog, name))
-    fresh = [s for s in carriers if landed is None or not landed.covers(Mark.of(table, s))]
-    skips = [skip for s in reversed(fresh) for skip in decode_skips(summary(s)[SKIPS])]
-    if not skips:
-        return
-    rows = [
-        {
-            "topic": s.partition.topic,
-            "partition": s.partition.partition,
-            "start_offset": s.start,
-            "end_offset": s.end,
-            "offsets": s.offsets,
-            "reason": s.reason,
-        }
-        for s in condensed(skips, _MOST_PER_PARTITION)
-    ]
-    listed = pa.Table.from_pylist(rows, schema=pa.schema([(name, kind) for name, _, kind in _COLUMNS]))
 
-    def add(transaction: Transaction, properties: dict[str, str]) -> None:
-        transaction.append(listed, snapshot_properties=properties)
+    def add(transaction: Transaction, properties: dict[str, str], landed: Mark | None) -> None:
+        fresh = [s for s in carriers if landed is None or not landed.covers(Mark.of(table, s))]
+        skips = [skip for s in fresh for skip in decode_skips(summary(s)[SKIPS])]
+        transaction.append(_rows(condensed(skips, _MOST_PER_PARTITION)), snapshot_properties=properties)
 
-    land(catalog, lake, name, _SPARK_SCHEMA, Mark.of(table, fresh[0]), add)
+    land(catalog, lake, name, _SPARK_SCHEMA, Mark.of(table, carriers[0]), add)
+
+
+def _rows(skips: Iterable[Skip]) -> pa.Table:
+    values = [(s.partition.topic, s.partition.partition, s.start, s.end, s.offsets, s.reason) for s in skips]
+    names = [name for name, _, _ in _COLUMNS]
+    return pa.Table.from_pylist(
+        [dict(zip(names, row, strict=True)) for row in values],
+        schema=pa.schema([(name, kind) for name, _, kind in _COLUMNS]),
+    )
 
 
 def recorded_skips(catalog: Catalog, table: Table) -> list[Skip]:

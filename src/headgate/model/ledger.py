@@ -31,7 +31,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class Refusal:
     """Why an announcement cannot be accepted; its files are orphans."""
 
     partition: TopicPartition
@@ -60,24 +60,21 @@ class Ledger:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's own id of each topic: one that is deleted and made anew keeps its name and gets another id."""
 
-    def next_offset(self, partition: TopicPartition) -> int | None:
-        return self.next.get(partition)
-
-    def check(self, announcement: Announcement) -> Rejection | None:
+    def check(self, announcement: Announcement) -> Refusal | None:
         """None if every range starts exactly where the ledger ends; otherwise the first one that does not."""
         seen: set[TopicPartition] = set()
         for read in announcement.ranges:
             expected = self.next.get(read.partition)
             if read.start != expected or read.partition in seen:
-                return Rejection(read.partition, read.start, expected)
+                return Refusal(read.partition, read.start, expected)
             seen.add(read.partition)
         return None
 
     def advance(self, announcement: Announcement) -> "Ledger":
         """The ledger once this announcement is committed; only for one that `check` accepts."""
-        rejection = self.check(announcement)
-        if rejection is not None:
-            raise ValueError(rejection.reason)
+        refusal = self.check(announcement)
+        if refusal is not None:
+            raise ValueError(refusal.reason)
         moved = {read.partition: read.end for read in announcement.ranges}
         return replace(self, next={**self.next, **moved}, totals=self.totals.plus(announcement))
 
