@@ -16,6 +16,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from pyiceberg.catalog import Catalog
 
 from headgate.config.pipeline import Pipeline
+from headgate.config.table import REJECTED_SUFFIX
 from headgate.errors import HeadgateError, KafkaUnavailable, LakeError
 from headgate.failpoints import reach
 from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics
@@ -42,6 +43,7 @@ _PROBLEMS = Gauge("headgate_table_problems", "What keeps topics out of this tabl
 _SLO_SHARE = Gauge("headgate_slo_share", "Share of the last commit's records within slo.latency_s", ["table"])
 
 HEARTBEAT_S = 5.0
+_EXPIRE_EVERY = 25
 _MOST_PENDING = 5_000
 
 
@@ -221,9 +223,11 @@ class Committer:
         state.last = result
         self._publish(state, result, settled_to)
         if result.committed:
+            often = max(1, min(_EXPIRE_EVERY, snapshots_to_keep(self._pipeline.lake, result.ledger) // 2))
+            if state.commits % often == 0:  # the first one of a life, too: lives may be short
+                for suffix in ("", REJECTED_SUFFIX):
+                    self._expire(state.committer.name + suffix)
             state.commits += 1
-            if state.commits % max(1, snapshots_to_keep(self._pipeline.lake, result.ledger) // 2) == 0:
-                self._expire(state.committer.name)
 
     def _expire(self, table: str) -> None:
         """Upkeep must never cost a commit."""

@@ -27,7 +27,7 @@ _MOST_POSITIONS = 50_000
 
 def snapshots_to_keep(lake: Lake, ledger: Ledger) -> int:
     """`keep_snapshots`, or fewer for wide ledgers: each snapshot carries one, and every commit writes them all."""
-    return max(_FEWEST_SNAPSHOTS, min(lake.keep_snapshots, _MOST_POSITIONS // max(1, len(ledger.next))))
+    return min(lake.keep_snapshots, max(_FEWEST_SNAPSHOTS, _MOST_POSITIONS // max(1, len(ledger.next))))
 
 
 def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
