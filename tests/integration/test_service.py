@@ -1,5 +1,8 @@
 """A whole pipeline as `headgate run` runs it: monitor, controller, committer and a fleet, under a changing load."""
 
+import json
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -7,12 +10,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from headgate.cli.main import app
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
@@ -155,7 +161,10 @@ def test_a_dry_run_decides_and_touches_nothing(
 def test_a_fleet_of_threads_whose_spark_dies_ends_in_one_line_and_the_next_start_goes_on(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
 ) -> None:
-    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        metrics_port = probe.getsockname()[1]
+    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique, f"metrics_port: {metrics_port}")
     partitions = [TopicPartition(f"{unique}-a", n) for n in range(2)]
     LoadGenerator(
         broker.bootstrap, {}, {f"{unique}-a": 2}, Steady.spread(partitions, 1e5), FixedSize(300), pace=NoWaiting()
@@ -183,7 +192,19 @@ def test_a_fleet_of_threads_whose_spark_dies_ends_in_one_line_and_the_next_start
         until = time.monotonic() + DEADLINE_S
         while time.monotonic() < until and lag_records(pipeline, settings):
             time.sleep(0.5)
-        process.terminate()
+        shown = CliRunner().invoke(app, ["status", str(tmp_path / "pipeline.yaml"), "--output", "json"])
+        status = json.loads(shown.output)
+        assert shown.exit_code == 0
+        assert sum(len(c["partitions"]) for c in status["consumers"]) == 2
+        assert {p["partition"]["topic"] for p in status["partitions"]} == {f"{unique}-a"}
+        assert status["problems"] == []
+        drawn = CliRunner().invoke(app, ["status", str(tmp_path / "pipeline.yaml"), "--once"]).output
+        assert "consumers 1" in drawn
+        assert f"{unique}-a-1" in drawn
+        metrics = urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10).read().decode()
+        assert 'headgate_rows_total{table="lake.records"}' in metrics
+        assert 'headgate_consumer_records_total{consumer="1"}' in metrics
+        process.send_signal(signal.SIGINT)  # Ctrl-C
         said, _ = process.communicate(timeout=DEADLINE_S)
         assert (process.returncode, said.splitlines()[-1]) == (0, "stopped")
     finally:

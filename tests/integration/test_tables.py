@@ -6,11 +6,15 @@ from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from headgate.cli.main import app
+from headgate.errors import KafkaUnavailable
+from headgate.kafka import offsets
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.lake import committer
 from headgate.lake.maintenance import sweep_orphans
 from headgate.lake.tables import open_catalog
 from headgate.model import TopicPartition
@@ -219,6 +223,44 @@ def test_starting_from_latest_leaves_out_what_was_there_but_nothing_that_comes_u
             TopicPartition(run.topic("old"), 0): 5,
             TopicPartition(run.topic("new"), 0): 0,
         }
+
+
+def test_latest_is_waited_for_when_the_brokers_do_not_say_at_once_where_it_is(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, [{"name": "lake.t"}], {"t": 2}, start_from="latest") as run:
+        run.produce("t", [b"before"] * 5)
+        answers: list[object] = [KafkaUnavailable("told to fail"), {}]
+
+        def end_offsets(*asked: Any) -> dict[TopicPartition, int]:
+            answer = answers.pop(0) if answers else offsets.end_offsets(*asked)
+            if isinstance(answer, Exception):
+                raise answer
+            assert isinstance(answer, dict)
+            return answer
+
+        monkeypatch.setattr(committer, "end_offsets", end_offsets)
+        run.committer()
+        eventually(lambda: len(known_partitions(run, "lake.t")) == 2, "the committer has looked")
+        assert not answers
+        state = run.messages(run.names.ledger, LedgerState)[-1]
+        assert sorted(p.next for p in state.positions) == [0, 5]
+
+
+def test_a_filter_that_spark_knows_to_be_empty_is_counted_and_holds_nobody_up(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = [{"name": "lake.none", "where": "key = 'a' AND key = 'b'"}, {"name": "lake.all"}]
+    with PipelineRun(tmp_path, broker, spark, tables, {"t": 1}) as run:
+        run.produce("t", [b"x"] * 10)
+        run.run()
+        run.wait_until_landed()
+        run.produce("t", [b"x"] * 10)
+        run.wait_until_landed()
+        run.stop()
+        none = run.assert_exactly_once("lake.none")
+        assert (none.rows, none.filtered, none.offsets) == (0, 20, 20)
+        assert run.assert_exactly_once("lake.all").rows == 20
 
 
 def test_latest_stays_where_the_first_committer_saw_it_though_it_died_before_it_committed_anything(
