@@ -249,11 +249,7 @@ def test_rejected_records_whose_file_is_lost_are_waited_for_in_words_until_a_per
         first = made(run, 0, 0, 5, rejected_files=tuple(rejects))
         Path(lake.catalog["uri"].removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
         catalog = InterruptedCatalog("headgate", **lake.catalog_properties)
-
-        def lose_a_file_after_the_first_commit() -> None:
-            catalog.before_commit = lambda: Path(rejects[0]).unlink(missing_ok=True)
-
-        catalog.before_commit = lose_a_file_after_the_first_commit
+        catalog.before_commit = lambda: Path(rejects[0]).unlink(missing_ok=True)
         dying = TableCommitter(catalog, lake, config)
         origins = {TopicPartition(run.topic("t"), 0): 0}
         second = made(run, 0, 5, 6)

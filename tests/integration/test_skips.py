@@ -209,7 +209,7 @@ def test_a_topic_made_anew_while_nothing_ran_is_not_mistaken_for_the_old_one_unl
 def test_what_was_skipped_stays_on_record_when_its_snapshots_are_expired(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
 ) -> None:
-    with PipelineRun(tmp_path, broker, spark, [{"name": "lake.t"}], {"t": 1}, lake={"keep_snapshots": 1}) as run:
+    with PipelineRun(tmp_path, broker, spark, [{"name": "lake.t"}], {"t": 1}) as run:
         run.run()
         for records in (1, 2, 3):
             produce_transactions(run, "t", (records, True))
@@ -218,7 +218,8 @@ def test_what_was_skipped_stays_on_record_when_its_snapshots_are_expired(
         partition = TopicPartition(run.topic("t"), 0)
         markers = tuple(Skip(partition, at, at + 1, 1, "gap") for at in (1, 4, 8))
         assert run.verify("lake.t").skips == markers
-        catalog, lake = open_catalog(run.pipeline.lake), run.pipeline.lake
+        catalog = open_catalog(run.pipeline.lake)
+        lake = run.pipeline.lake.model_copy(update={"keep_snapshots": 1})
         table = run.iceberg("lake.t")
         for _ in range(2):  # as two committers would
             keep_skips(catalog, lake, table, [s.snapshot_id for s in table.snapshots()[:2]])
