@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
 from pyiceberg.io import load_file_io
 
+from headgate.cli.output import Output
 from headgate.config import (
     Pipeline,
     PipelineFileError,
@@ -45,11 +46,6 @@ class Status(StrEnum):
     failed = "failed"
     warning = "warning"
     skipped = "skipped"
-
-
-class Output(StrEnum):
-    text = "text"
-    json = "json"
 
 
 @dataclass(frozen=True, slots=True)

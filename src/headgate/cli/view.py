@@ -106,7 +106,9 @@ def _partitions(partitions: Sequence[PartitionStatus]) -> Table:
     hottest = sorted(partitions, key=lambda p: -p.bytes_per_s)[:_MOST_PARTITIONS]
     for p in sorted(hottest, key=lambda p: p.partition):
         owner = "–" if p.owner is None else str(p.owner)
-        table.add_row(str(p.partition), owner, rate(p.bytes_per_s), f"{p.lag_records:,}")
+        table.add_row(
+            str(p.partition), owner, rate(p.bytes_per_s), "–" if p.lag_records is None else f"{p.lag_records:,}"
+        )
     if len(partitions) > len(hottest):
         table.add_row(f"… and {len(partitions) - len(hottest)} slower ones", "", "", "")
     return table

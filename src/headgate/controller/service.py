@@ -25,6 +25,7 @@ from headgate.lake.committer import Committer
 log = logging.getLogger(__name__)
 
 ROLES = ("monitor", "controller", "committer")
+_STOP_S = 60.0
 _MOST_RESTARTS = 5
 _RESTARTS_FORGOTTEN_S = 600.0
 
@@ -146,7 +147,9 @@ class Service:
         for thread, stop in self._threads:
             if thread.name == name:
                 stop.set()
-                thread.join(60)
+                thread.join(_STOP_S)
+                if thread.is_alive():
+                    log.error("the %s did not stop within %.0f s; the next start repeats what it left", name, _STOP_S)
 
     def _launch(self, name: str, role: Callable[[threading.Event], None]) -> None:
         stop = threading.Event()

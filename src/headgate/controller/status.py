@@ -41,7 +41,8 @@ class PartitionStatus:
     owner: int | None
     bytes_per_s: float
     end_offset: int
-    lag_records: int
+    lag_records: int | None
+    """None until a ledger says where the partition begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class PipelineStatus:
 
     @property
     def lag_records(self) -> int:
-        return sum(p.lag_records for p in self.partitions)
+        return sum(p.lag_records or 0 for p in self.partitions)
 
 
 @dataclass
@@ -191,6 +192,6 @@ class StatusReader:
         found = []
         for rate in self._measurement.rates:
             partition = TopicPartition(rate.topic, rate.partition)
-            lag = max(0, rate.end_offset - lowest.get(partition, 0))
+            lag = max(0, rate.end_offset - lowest[partition]) if partition in lowest else None
             found.append(PartitionStatus(partition, owners.get(partition), rate.bytes_per_s, rate.end_offset, lag))
         return tuple(sorted(found, key=lambda status: status.partition))
