@@ -2,7 +2,8 @@
 
 Two committers share a real catalog that fails on demand: before a commit, after it with the answer lost, or by
 letting the other committer in first with the very same announcements.
-Announcements are good, stale, ahead, repeated, overlapping, or name a file that is not there.
+Announcements are good, stale, ahead, repeated, overlapping, or name a file that is not there. Others write to the
+table, tag, expire and roll it back.
 """
 
 import tempfile
@@ -15,11 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.table.snapshots import Snapshot
 
 from headgate.config.pipeline import Lake, Table
 from headgate.errors import CommitConflict
 from headgate.lake.commit import CommitResult, TableCommitter
-from headgate.lake.ledger import read_ledger
+from headgate.lake.ledger import LEDGER, ancestors, read_ledger, summary
 from headgate.lake.maintenance import expire_snapshots
 from headgate.model import Announcement, TopicPartition
 from tests.announcements import announce, write_file
@@ -46,6 +48,10 @@ class FailingCatalog(SqlCatalog):
         return answer
 
 
+def carries(snapshot: Snapshot) -> bool:
+    return LEDGER in summary(snapshot)
+
+
 class CommitterMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
@@ -64,6 +70,8 @@ class CommitterMachine(RuleBasedStateMachine):
         self.accepted: set[str] = set()
         self.files = 0
         self.rejected = 0
+        self.past: dict[int, tuple[dict[int, set[int]], set[str]]] = {}
+        """What the model held at each snapshot."""
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -208,6 +216,22 @@ class CommitterMachine(RuleBasedStateMachine):
             if current is not None and "theirs" not in table.refs():
                 table.manage_snapshots().create_tag(current.snapshot_id, "theirs").commit()
 
+    @rule(data=st.data())
+    def somebody_rolls_the_table_back(self, data: st.DataObject) -> None:
+        if not self.catalogs[0].table_exists("lake.t"):
+            return
+        self.committers[0].commit([], ORIGINS)  # what was promised lands; a rollback would forget the promise
+        table = self.catalogs[0].load_table("lake.t")
+        visible = list(ancestors(table))
+        targets = [s for n, s in enumerate(visible) if s.snapshot_id in self.past and any(map(carries, visible[n:]))]
+        if len(targets) < 2:
+            return
+        target = data.draw(st.sampled_from(targets[1:])).snapshot_id
+        table.manage_snapshots().rollback_to_snapshot(target).commit()
+        held, accepted = self.past[target]
+        self.held = {p: set(offsets) for p, offsets in held.items()}
+        self.accepted = set(accepted)
+
     @rule()
     def snapshots_expire(self) -> None:
         expire_snapshots(self.catalogs[0], "lake.t", self.lake)
@@ -223,6 +247,9 @@ class CommitterMachine(RuleBasedStateMachine):
         ledger = read_ledger(table)
         assert {p.partition: at for p, at in ledger.next.items()} == {p: self.next_of(p) for p in PARTITIONS}
         assert ledger.totals.rows == len(found)
+        current = table.current_snapshot()
+        if current is not None:
+            self.past[current.snapshot_id] = {p: set(o) for p, o in self.held.items()}, set(self.accepted)
         if self.rejected:
             assert self.catalogs[0].load_table("lake.t__rejected").scan().to_arrow().num_rows == self.rejected
 

@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from headgate.config.pipeline import Lake
-from headgate.lake.ledger import LEDGER, decode_ledger, ledger_snapshot, summary
+from headgate.lake.ledger import LEDGER, LEDGER_TAG, decode_ledger, ledger_snapshot, summary
 from headgate.lake.rejects import land_rejects
 from headgate.lake.skips import keep_skips
 from headgate.lake.tables import load_table, single_attempt
@@ -36,6 +36,10 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
     if table is None:
         return 0
     carrier = ledger_snapshot(table)
+    if carrier is not None and table.refs()[LEDGER_TAG].snapshot_id != carrier.snapshot_id:
+        # It was rolled back: without the tag, expiry could cut off the way to the ledger now in force.
+        single_attempt(table).manage_snapshots().create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
+        table.refresh()
     protected = {ref.snapshot_id for ref in table.refs().values()} | ({carrier.snapshot_id} if carrier else set())
     by_age = sorted(table.metadata.snapshots, key=lambda s: s.timestamp_ms, reverse=True)
     oldest_ms = int((time.time() - lake.keep_snapshots_s) * 1000)
