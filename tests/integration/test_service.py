@@ -36,6 +36,7 @@ from headgate.lake.ledger import read_ledger
 from headgate.lake.tables import load_table, open_catalog
 from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
+from headgate.model.messages import DecisionRecord
 from headgate.simulation.workload import Steady, Step
 
 DEADLINE_S = 120.0
@@ -244,3 +245,30 @@ def test_calibration_measures_full_cycles_and_leaves_nothing_behind(
     assert result.cycle_s.mean >= result.process_s.mean > 0
     left = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10).topics
     assert not [name for name in left if "calibration" in name]
+
+
+def test_with_a_warm_spare_growing_does_not_wait_for_a_start(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
+) -> None:
+    fleet = "fleet: {kind: processes, warm: 1, max_consumers: 2}"
+    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique, fleet)
+    topic = f"{unique}-a"
+    partitions = tuple(TopicPartition(topic, n) for n in range(2))
+    prepare_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), {topic: 2}, 1)
+    load = LoadGenerator(broker.bootstrap, {}, {topic: 2}, Steady.spread(partitions, 150e3), FixedSize(400))
+    reports = list[LoadReport]()
+    with running(pipeline, spark):
+        reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.slo)
+        wait_for(reader, lambda s: owners(s) == 1 and len(s.consumers) == 2, "one owner and one spare")
+        reports.append(load.run(duration_s=15))
+        wait_for(reader, lambda s: any(d.consumers_after == 2 for d in applied(reader)), "a second owner")
+        grown = next(d for d in applied(reader) if d.consumers_after == 2)
+        wait_for(reader, lambda s: s.lag_records == 0, "everything lands")
+        reader.close()
+    assert (grown.created, grown.ready_s) == ((), 0.0)
+    verdict = verify_table(spark, open_catalog(pipeline.lake), pipeline.tables[0])
+    assert (verdict.problems, verdict.rows) == ((), reports[0].records)
+
+
+def applied(reader: StatusReader) -> list[DecisionRecord]:
+    return [d for d in reader.decisions if d.outcome == "applied"]
