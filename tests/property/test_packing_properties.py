@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.model import Assignment, TopicPartition
 from headgate.packing import Packer
-from headgate.packing.any_fit import BestFitDecreasing
+from headgate.packing.classical import BestFitDecreasing
 from headgate.packing.modified_any_fit import (
     ModifiedBestFit,
     ModifiedBestFitByPartition,

@@ -7,7 +7,7 @@ import pytest
 from headgate.errors import ConfigError
 from headgate.model import Assignment, TopicPartition
 from headgate.packing import Packer
-from headgate.packing.any_fit import BestFitDecreasing
+from headgate.packing.classical import BestFitDecreasing
 from headgate.packing.modified_any_fit import (
     ModifiedBestFit,
     ModifiedBestFitByPartition,

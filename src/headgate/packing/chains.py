@@ -1,0 +1,85 @@
+"""Ejection chains: room for a partition by moving a lighter one on, which may move a still lighter one on, and so forth.
+
+The cheapest chain for every size is a shortest path. Partitions are taken from the lightest to the heaviest; each offers
+the room of its consumer plus its own size, at its own weight plus the cheapest room for itself. Only offers that no other
+one beats in both room and price are kept, so that they form a staircase: the first step that is high enough is cheapest.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from headgate.model import TopicPartition
+from headgate.packing.layout import Layout
+
+REACH = 256
+"""Partitions that may take part, from the emptiest consumers: keeps the search for a chain from growing with the fleet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Room for something on `consumer` once `partition` has gone where `onward` makes room, or directly elsewhere."""
+
+    cost: float
+    partition: TopicPartition
+    consumer: int
+    onward: "Step | None"
+
+
+class Staircase:
+    def __init__(self, layout: Layout) -> None:
+        self._rooms: list[float] = []
+        self._steps: list[Step] = []
+        top, second = ([*layout.by_room[-2:][::-1], (-1.0, 0), (-1.0, 0)])[:2]
+        self._free_room = top[0]
+        for size, partition, consumer in _reachable(layout):
+            direct = second[0] if consumer == top[1] else top[0]
+            onward = None
+            if size > direct:
+                onward = self._step(size, consumer)
+                if onward is None:
+                    continue
+            cost = layout.weight(partition) + (onward.cost if onward else 0.0)
+            self._offer(layout.room[consumer] + size, Step(cost, partition, consumer, onward))
+
+    def cost(self, size: float) -> float:
+        """The least weight that must move to make room; infinite if there is no chain."""
+        if size <= self._free_room:
+            return 0.0
+        step = self._step(size, None)
+        return step.cost if step else float("inf")
+
+    def chain(self, size: float) -> list[Step]:
+        """The cheapest chain for a partition of that size, or nothing if there is none or it runs in a circle."""
+        steps: list[Step] = []
+        step = self._step(size, None)
+        while step is not None:
+            steps.append(step)
+            step = step.onward
+        return steps if len({s.consumer for s in steps}) == len(steps) else []
+
+    def _step(self, size: float, leaving: int | None) -> Step | None:
+        at = bisect_left(self._rooms, size)
+        while at < len(self._steps) and self._steps[at].consumer == leaving:
+            at += 1
+        return self._steps[at] if at < len(self._steps) else None
+
+    def _offer(self, room: float, step: Step) -> None:
+        if room <= self._free_room:
+            return
+        at = bisect_left(self._rooms, room)
+        if at < len(self._steps) and self._steps[at].cost <= step.cost:
+            return
+        end = at + 1 if at < len(self._rooms) and self._rooms[at] == room else at
+        while at > 0 and self._steps[at - 1].cost >= step.cost:
+            at -= 1
+        self._rooms[at:end] = [room]
+        self._steps[at:end] = [step]
+
+
+def _reachable(layout: Layout) -> list[tuple[float, TopicPartition, int]]:
+    found: list[tuple[float, TopicPartition, int]] = []
+    for _, consumer in reversed(layout.by_room):
+        if len(found) >= REACH:
+            break
+        found += ((layout.sizes[p], p, consumer) for p in layout.held[consumer])
+    return sorted(found)
