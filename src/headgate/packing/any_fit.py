@@ -56,10 +56,7 @@ class Bins:
         """Up to `count` of them, emptiest first; of equals the lowest id first."""
         size = self._rates[partition]
         found = [
-            entry
-            for capacity, bins in self._by_load.items()
-            for entry in bins[:count]
-            if entry[0] + size <= capacity
+            entry for capacity, bins in self._by_load.items() for entry in bins[:count] if entry[0] + size <= capacity
         ]
         return [consumer for _, consumer in sorted(found)[:count]]
 

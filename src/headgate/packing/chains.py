@@ -7,9 +7,10 @@ one beats in both room and price are kept, so that they form a staircase: the fi
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from math import inf
 
 from headgate.model import TopicPartition
-from headgate.packing.layout import Layout
+from headgate.packing.layout import Item, Layout
 
 REACH = 256
 """Partitions that may take part, from the emptiest consumers: keeps the search for a chain from growing with the fleet."""
@@ -26,27 +27,32 @@ class Step:
 
 
 class Staircase:
-    def __init__(self, layout: Layout) -> None:
+    """The cheapest room for every size up to `limit`; what is heavier need not take part."""
+
+    def __init__(self, layout: Layout, limit: float = inf) -> None:
         self._rooms: list[float] = []
         self._steps: list[Step] = []
         top, second = ([*layout.by_room[-2:][::-1], (-1.0, 0), (-1.0, 0)])[:2]
         self._free_room = top[0]
-        for size, partition, consumer in _reachable(layout):
-            direct = second[0] if consumer == top[1] else top[0]
+        for size, _, _, weight, partition, consumer in _reachable(layout):
+            if size >= limit:
+                break
             onward = None
-            if size > direct:
+            if size > (second[0] if consumer == top[1] else top[0]):
                 onward = self._step(size, consumer)
                 if onward is None:
                     continue
-            cost = layout.weight(partition) + (onward.cost if onward else 0.0)
-            self._offer(layout.room[consumer] + size, Step(cost, partition, consumer, onward))
+                weight += onward.cost
+            room = layout.room[consumer] + size
+            if room > self._free_room:
+                self._offer(room, weight, partition, consumer, onward)
 
     def cost(self, size: float) -> float:
         """The least weight that must move to make room; infinite if there is no chain."""
         if size <= self._free_room:
             return 0.0
         step = self._step(size, None)
-        return step.cost if step else float("inf")
+        return step.cost if step else inf
 
     def chain(self, size: float) -> list[Step]:
         """The cheapest chain for a partition of that size, or nothing if there is none or it runs in a circle."""
@@ -63,23 +69,26 @@ class Staircase:
             at += 1
         return self._steps[at] if at < len(self._steps) else None
 
-    def _offer(self, room: float, step: Step) -> None:
-        if room <= self._free_room:
+    def _offer(
+        self, room: float, cost: float, partition: TopicPartition, consumer: int, onward: Step | None
+    ) -> None:
+        """A new step, unless another one offers as much for no more; it replaces those that offer less for no less."""
+        end = bisect_left(self._rooms, room)
+        if end < len(self._steps) and self._steps[end].cost <= cost:
             return
-        at = bisect_left(self._rooms, room)
-        if at < len(self._steps) and self._steps[at].cost <= step.cost:
-            return
-        end = at + 1 if at < len(self._rooms) and self._rooms[at] == room else at
-        while at > 0 and self._steps[at - 1].cost >= step.cost:
-            at -= 1
-        self._rooms[at:end] = [room]
-        self._steps[at:end] = [step]
+        begin = end
+        while begin > 0 and self._steps[begin - 1].cost >= cost:
+            begin -= 1
+        if end < len(self._rooms) and self._rooms[end] == room:
+            end += 1
+        self._rooms[begin:end] = [room]
+        self._steps[begin:end] = [Step(cost, partition, consumer, onward)]
 
 
-def _reachable(layout: Layout) -> list[tuple[float, TopicPartition, int]]:
-    found: list[tuple[float, TopicPartition, int]] = []
+def _reachable(layout: Layout) -> list[Item]:
+    found: list[Item] = []
     for _, consumer in reversed(layout.by_room):
         if len(found) >= REACH:
             break
-        found += ((layout.sizes[p], p, consumer) for p in layout.held[consumer])
+        found += layout.items(consumer)
     return sorted(found)

@@ -39,19 +39,23 @@ def _decreasing(rule: Rule, rates: Rates, capacity: Capacity, previous: Assignme
     return bins.assignment()
 
 
+def _next_fit(order: Order, sizes: Rates, capacity: Capacity, previous: Assignment) -> Assignment:
+    """The first bin is consumer 1, not L-39's: only so does E3 come out as published, for NF and for NFD."""
+    bins = Bins(sizes, capacity, previous)
+    if sizes:
+        bins.create(1)
+    pack_in_order(bins, order(sizes), next_fit)
+    return bins.assignment()
+
+
 class NextFit:
-    """NF: one open bin; the most consumers of all. The first bin is consumer 1, whoever the first partition's is."""
+    """NF: one open bin; the most consumers of all."""
 
     def __init__(self, order: Order = sorted) -> None:
         self._order = order
 
     def pack(self, rates: Rates, capacity: Capacity, previous: Assignment) -> Assignment:
-        sizes = usable(rates)
-        bins = Bins(sizes, capacity, previous)
-        if sizes:
-            bins.create(1)
-        pack_in_order(bins, self._order(sizes), next_fit)
-        return bins.assignment()
+        return _next_fit(self._order, usable(rates), capacity, previous)
 
 
 class FirstFit:
@@ -98,7 +102,8 @@ class NextFitDecreasing:
     """NFD: NF on the fastest first."""
 
     def pack(self, rates: Rates, capacity: Capacity, previous: Assignment) -> Assignment:
-        return _decreasing(next_fit, rates, capacity, previous)
+        sizes = usable(rates)
+        return _next_fit(lambda partitions: descending(partitions, sizes), sizes, capacity, previous)
 
 
 class FirstFitDecreasing:

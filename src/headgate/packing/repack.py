@@ -23,7 +23,9 @@ def repack_some(layout: Layout, price: float) -> bool:
         chosen = ours[:tried]
         partitions = descending((p for c in chosen for p in layout.held[c]), layout.sizes)
         groups = min(
-            best_fit_groups(partitions, layout.sizes, default), filled_groups(partitions, layout.sizes, default), key=len
+            best_fit_groups(partitions, layout.sizes, default),
+            filled_groups(partitions, layout.sizes, default),
+            key=len,
         )
         if len(groups) < len(chosen) and _adopt(layout, chosen, groups, price * (len(chosen) - len(groups))):
             return True
@@ -108,12 +110,14 @@ def _adopt(layout: Layout, chosen: Sequence[int], groups: Groups, budget: float)
         if number not in consumer_of:
             consumer_of[number] = next(spare)
             del unused[consumer_of[number]]
-    moves = [(p, owner[p], consumer_of[n]) for n, group in enumerate(groups) for p in group if owner[p] != consumer_of[n]]
+    moves = [
+        (p, owner[p], consumer_of[n]) for n, group in enumerate(groups) for p in group if owner[p] != consumer_of[n]
+    ]
     if sum(layout.weight(p) for p, _, _ in moves) > budget:
         return False
     for partition, old, new in moves:
         layout.move(partition, old, new)
     for consumer in unused:
         layout.shut(consumer)
-        layout.drop(consumer)
+    layout.drop(unused)
     return True

@@ -11,7 +11,7 @@ One knob, `consumer_price`: the most write rate that may change hands to save on
 0 moves only what must move; infinity needs at most as many consumers as BFD.
 """
 
-from collections.abc import Iterable
+from heapq import nsmallest
 from math import fsum
 
 from headgate.model import Assignment, TopicPartition
@@ -29,6 +29,8 @@ RESTLESSNESS = 3.0
 """How much less a saved consumer is worth when much had to move: the faster rates change, the sooner it is needed again."""
 OPENING_SHARE = 0.5
 """Of the price, what a chain may cost to avoid a new consumer; it may be cheap to place at the next packing."""
+CANDIDATES = 64
+"""Consumers looked at in one pass, those that keep least: another pass follows if all that looked cheap were closed."""
 FAILURES = 3
 """Attempts to close a consumer in a row that may fail before the rest, which look dearer, are not tried."""
 REPACK_FROM = 4.0
@@ -47,18 +49,21 @@ class Repair:
 
     def pack(self, rates: Rates, capacity: Capacity, previous: Assignment) -> Assignment:
         sizes = rates if all(rate >= 0 for rate in rates.values()) else usable(rates)
-        largest = max(capacity.default_bytes_per_s, *capacity.of.values()) if capacity.of else capacity.default_bytes_per_s
+        largest = max([capacity.default_bytes_per_s, *capacity.of.values()])
         layout = Layout(sizes, capacity)
-        evicted = _keep_what_fits(layout, previous, largest)
-        new = sizes.keys() - previous.partitions
+        homeless = _keep_what_fits(layout, previous, largest)
+        total = fsum(min(size, largest) for size in sizes.values())
+        evicted = fsum(min(sizes[p], largest) for p in homeless)
         price = self._consumer_price * capacity.default_bytes_per_s
         slack = SLACK * capacity.default_bytes_per_s
-        for partition in descending(new.union(evicted), sizes):
+
+        if len(homeless) + sum(map(len, layout.held.values())) < len(sizes):
+            homeless += sizes.keys() - previous.partitions
+        for partition in descending(homeless, sizes):
             _place(layout, partition, slack, price * OPENING_SHARE)
 
-        total = fsum(min(size, largest) for size in sizes.values())
         if total:
-            price /= 1 + RESTLESSNESS * fsum(sizes[p] for p in evicted) / total
+            price /= 1 + RESTLESSNESS * evicted / total
         _close_consumers(layout, price, slack, total / largest)
         if self._consumer_price >= REPACK_FROM:
             enough = least_consumers(sizes.values(), largest)
@@ -72,17 +77,19 @@ def _keep_what_fits(layout: Layout, previous: Assignment, largest: float) -> lis
     evicted: list[TopicPartition] = []
     size_of = layout.sizes.get
     for consumer, partitions in previous.owners.items():
-        held = {p: size for p in partitions if (size := size_of(p)) is not None}  # vanished ones drop out here
-        load, limit = fsum(held.values()), layout.capacity[consumer]
+        sizes = list(map(size_of, partitions))
+        if None in sizes:  # some have vanished
+            partitions = frozenset(p for p in partitions if p in layout.sizes)
+            sizes = list(map(size_of, partitions))
+        load, limit = fsum(sizes), layout.capacity[consumer]
         if load > limit * (1 + ROUNDING):
-            for partition in _surplus(held, load - limit, largest):
-                evicted.append(partition)
-                del held[partition]
-            load = fsum(held.values())
-        if held:
-            layout.held[consumer] = set(held)
-            layout.room[consumer] = limit - load
-    layout.by_room = sorted((room, consumer) for consumer, room in layout.room.items())
+            surplus = _surplus({p: layout.sizes[p] for p in partitions}, load - limit, largest)
+            evicted += surplus
+            partitions -= frozenset(surplus)
+            load = fsum(layout.sizes[p] for p in partitions)
+        if partitions:
+            layout.keep(consumer, partitions, load)
+    layout.sort()
     return evicted
 
 
@@ -105,7 +112,7 @@ def _place(layout: Layout, partition: TopicPartition, slack: float, budget: floa
 
 def _make_room(layout: Layout, size: float, slack: float, budget: float) -> int | None:
     """Moves partitions along the cheapest chain and says who has room now; None if that costs more than the budget."""
-    stairs = Staircase(layout)
+    stairs = Staircase(layout, size)
     chain = stairs.chain(size) if stairs.cost(size) <= budget else []
     if not chain:
         return None
@@ -125,35 +132,36 @@ def _make_room(layout: Layout, size: float, slack: float, budget: float) -> int 
 
 
 def _close_consumers(layout: Layout, price: float, slack: float, enough: float) -> None:
-    """Step 3: one pass over the consumers whose closing may be worth the price, the cheapest first."""
-    if len(layout.held) - 1 < enough:
-        return
-    failures = 0
-    for _, consumer in sorted(_closable(layout, price)):
-        if failures == FAILURES or len(layout.held) - 1 < enough:
+    """Step 3: passes over the consumers whose closing may be worth the price, the cheapest first."""
+    while len(layout.held) - 1 >= enough:
+        failures = closed = 0
+        for _, consumer in _closable(layout, price):
+            if failures == FAILURES or len(layout.held) - 1 < enough:
+                return
+            if _close(layout, consumer, price, slack):
+                failures, closed = 0, closed + 1
+            else:
+                failures += 1
+        if not closed:
             return
-        failures = 0 if _close(layout, consumer, price, slack) else failures + 1
 
 
-def _closable(layout: Layout, price: float) -> Iterable[tuple[float, int]]:
-    """(cost, consumer), where the cost is what closing it moves at least."""
-    stairs = Staircase(layout)
-    free = layout.by_room[-1][0]
-    for consumer, partitions in layout.held.items():
-        cost = 0.0
-        for p in partitions:
-            size = layout.sizes[p]
-            cost += layout.weight(p) + (stairs.cost(size) if size > free else 0.0)
+def _closable(layout: Layout, price: float) -> list[tuple[float, int]]:
+    """(cost, consumer) by rising cost, where the cost is what closing it moves at least."""
+    stairs, free = Staircase(layout), layout.by_room[-1][0]
+    found = []
+    for kept, consumer in nsmallest(CANDIDATES, ((kept, consumer) for consumer, kept in layout.kept.items())):
+        cost = kept + sum(stairs.cost(item.size) for item in layout.items(consumer) if item.size > free)
         if cost <= price:
-            yield cost, consumer
+            found.append((cost, consumer))
+    return sorted(found)
 
 
 def _close(layout: Layout, consumer: int, price: float, slack: float) -> bool:
     """Moves everything off the consumer if that costs at most the price; otherwise nothing."""
-    mark, leaving = layout.mark(), descending(layout.held[consumer], layout.sizes)
-    budget = price - fsum(layout.weight(p) for p in leaving)
+    mark, budget = layout.mark(), price - layout.kept[consumer]
     layout.shut(consumer)
-    for partition in leaving:
+    for partition in descending(layout.held[consumer], layout.sizes):
         size = layout.sizes[partition]
         to = layout.tightest(size, slack)
         if to is None and budget >= 0:
@@ -165,5 +173,5 @@ def _close(layout: Layout, consumer: int, price: float, slack: float) -> bool:
             layout.reopen(consumer)
             return False
         layout.move(partition, consumer, to)
-    layout.drop(consumer)
+    layout.drop([consumer])
     return True

@@ -21,9 +21,7 @@ def rscore(
     return sum(sizes.get(p, 0.0) for p in moved) / capacity_bytes_per_s
 
 
-def forced_rscore(
-    previous: Assignment, rates: Mapping[TopicPartition, float], capacity_bytes_per_s: float
-) -> float:
+def forced_rscore(previous: Assignment, rates: Mapping[TopicPartition, float], capacity_bytes_per_s: float) -> float:
     """The part of any packer's Rscore that it cannot avoid: the least that the overloaded consumers must give away.
 
     Exact for up to nine partitions per consumer that are each too light alone, close beyond.
