@@ -20,7 +20,7 @@ def packing(
         "experiments/packing"
     ),
 ) -> None:
-    """Packs a random walk of 200 partitions' rates again and again with every packer, and compares consumers and moves."""
+    """Packs a random walk of 200 rates again and again with every packer, and compares consumers and moves."""
     from headgate.experiments import e3, packing_report
     from headgate.experiments import packing as experiment
 
@@ -43,8 +43,9 @@ def packing(
     command = f"headgate experiment packing{' --quick' if quick else ''} --seeds {settings.seeds} --out {out}"
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("headgate", "numpy", "ortools"))
     preamble = (
-        f"Written by `{command}`: {settings.iterations} iterations, 200 partitions, seeds 1 to {settings.seeds} for the "
-        f"uniform start and 1 to {settings.other_starts_seeds} for the others. Python {platform.python_version()}, {versions}.",
+        f"Written by `{command}`: {settings.iterations} iterations, 200 partitions;",
+        f"seeds 1 to {settings.seeds} for the uniform start and 1 to {settings.other_starts_seeds} for the others.",
+        f"Python {platform.python_version()}, {versions}.",
     )
     verdicts = packing_report.write(out, rows, exact, preamble)
     for verdict in verdicts:

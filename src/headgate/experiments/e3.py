@@ -1,4 +1,4 @@
-"""E3: packers re-solve a random walk of write rates, each from its own history, and are scored on consumers and moves."""
+"""E3: packers re-solve a random walk of write rates, each from its own history; consumers and moves are counted."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence

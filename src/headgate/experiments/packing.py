@@ -16,7 +16,7 @@ Advance = Callable[[str], None]
 """Called with what comes next, once per unit of work."""
 
 DEFAULT_PRICE = 1.25
-PRICES = (0.0, 0.5, DEFAULT_PRICE, 2.5, inf)
+PRICES = (0.0, DEFAULT_PRICE, 2.5, inf)
 CAPACITY_RATIO = 0.75
 """Packing capacity over consumer capacity as published, 1.5 and 2.0 MB/s: turns one Rscore into the other (A-2)."""
 

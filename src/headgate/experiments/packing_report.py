@@ -1,4 +1,4 @@
-"""The packing experiment on disk: rows as CSV, Pareto fronts as a picture, and a report that puts both beside the thesis."""
+"""The packing experiment on disk: rows as CSV, Pareto fronts as a picture, and a report beside the thesis's numbers."""
 
 import csv
 from collections.abc import Iterable, Sequence
@@ -55,9 +55,10 @@ def _report(
     yield ""
     yield from preamble
     yield ""
-    yield "CBS is how many more consumers a packer uses than the best of the twelve published ones, on average over the "
-    yield "iterations; E(R) the mean write rate that changes hands per iteration, in consumers' worth of flow (packing "
-    yield "capacity, as in the published plots; times 0.75 for the published text's consumer capacity). Low is good."
+    yield "CBS is how many more consumers a packer uses than the best of the twelve published ones, on average over"
+    yield "the iterations; E(R) the mean write rate that changes hands per iteration, in consumers' worth of flow (of"
+    yield "packing capacity, as in the published plots; times 0.75 for the published text's consumer capacity)."
+    yield "Low is good."
     yield ""
     yield "## The twelve, beside the published values"
     yield ""
@@ -73,9 +74,9 @@ def _report(
     yield ""
     yield "## Ours: `repair`"
     yield ""
-    yield f"By `consumer_price`, the knob; the default is {DEFAULT_PRICE:g}. A negative CBS means fewer consumers than the best "
-    yield "of the twelve. In brackets, CBS with ours included among those compared with. Forced is the part of the moved "
-    yield "weight that no packer could have left where it was."
+    yield f"By `consumer_price`, the knob; the default is {DEFAULT_PRICE:g}. A negative CBS means fewer"
+    yield "consumers than the best of the twelve. In brackets, CBS with ours included among those compared with. Forced is the part of the"
+    yield "moved weight that no packer could have left where it was."
     yield ""
     yield from _ours(of_uniform, deltas)
     yield ""
@@ -125,8 +126,8 @@ def _reproduction(of: Means, deltas: Sequence[int]) -> Iterable[str]:
     yield f"Reproduced: {total - missed_rows} of {total} rows." + (f" Not: {'; '.join(misses)}." if misses else "")
     if any(not reproduced(of[p, 0], published[p, 0]) for p in e3.PUBLISHED if 0 in deltas):
         yield ""
-        yield "At δ = 0 the rates never change, so one published run shows one draw of 200 rates, not a mean: seeds differ "
-        yield "among themselves by more than the band."
+        yield "At δ = 0 the rates never change, so the published run shows one draw of 200 rates, not a mean: seeds"
+        yield "differ among themselves by more than the band."
 
 
 def _verdict_table(verdicts: Iterable[Verdict]) -> Iterable[str]:
@@ -174,8 +175,8 @@ def _other_starts(rows: Sequence[Row], deltas: Sequence[int]) -> Iterable[str]:
         return
     yield "## The other starts"
     yield ""
-    yield "The thesis also starts all partitions at 0, 50 and 100 % of the capacity and finds no difference; at small δ there "
-    yield "is one, because 500 steps are too few to forget the start (A-18)."
+    yield "The thesis also starts all partitions at 0, 50 and 100 % of the capacity and finds no difference; at small δ"
+    yield "there is one, because 500 steps are too few to forget the start (A-18)."
     for start in starts:
         of = means(rows, start)
         names = [*e3.PUBLISHED, ours(DEFAULT_PRICE)]
@@ -188,8 +189,8 @@ def _other_starts(rows: Sequence[Row], deltas: Sequence[int]) -> Iterable[str]:
 def _optimum(exact: Sequence[Distance]) -> Iterable[str]:
     yield "## Distance to the optimum on 40 partitions"
     yield ""
-    yield "Every few iterations the exact solver starts from the same assignment as ours: once for the fewest consumers, once "
-    yield "for the least moved weight with as many consumers as ours used."
+    yield "Every few iterations the exact solver starts from the same assignment as ours: once for the fewest"
+    yield "consumers, once for the least moved weight with as many consumers as ours used."
     yield ""
     body = []
     for delta, price in sorted({(x.delta, x.price) for x in exact}):

@@ -45,9 +45,10 @@ def ordering_verdicts(means: Means, deltas: Sequence[int]) -> list[Verdict]:
         ),
         everywhere("BFD needs the fewest", {d: cbs[d]["BFD"] == min(cbs[d].values()) for d in moving}),
         everywhere(
-            "MBFP needs the fewest of the modified", {d: min(modified, key=cbs[d].get) == "MBFP" for d in moving}
-        ),  # type: ignore[arg-type]
-        everywhere("MWF moves the least", {d: min(moved[d], key=moved[d].get) == "MWF" for d in moving}),  # type: ignore[arg-type]
+            "MBFP needs the fewest of the modified",
+            {d: cbs[d]["MBFP"] == min(cbs[d][packer] for packer in modified) for d in moving},
+        ),
+        everywhere("MWF moves the least", {d: moved[d]["MWF"] == min(moved[d].values()) for d in moving}),
     ]
 
 

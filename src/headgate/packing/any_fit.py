@@ -15,6 +15,8 @@ Rates = Mapping[TopicPartition, float]
 
 def usable(rates: Rates) -> dict[TopicPartition, float]:
     """The rates to pack by: NaN and negative ones become 0."""
+    if all(rate >= 0 for rate in rates.values()):
+        return dict(rates)
     return {p: 0.0 if math.isnan(rate) or rate < 0 else rate for p, rate in rates.items()}
 
 
@@ -40,6 +42,14 @@ class Bins:
     def fits(self, partition: TopicPartition, consumer: int) -> bool:
         """L-38. An empty bin takes anything, so that an oversize partition gets a consumer of its own."""
         return not self._held[consumer] or self.load[consumer] + self._rates[partition] <= self._capacity[consumer]
+
+    def first_that_fits(self, partition: TopicPartition) -> int | None:
+        """The lowest id; no bin is empty when this is asked."""
+        size, load, of_id = self._rates[partition], self.load, self._capacity
+        if not of_id.of:
+            limit = of_id.default_bytes_per_s
+            return next((c for c in self.ids if load[c] + size <= limit), None)
+        return next((c for c in self.ids if load[c] + size <= of_id[c]), None)
 
     def fullest_that_fits(self, partition: TopicPartition) -> int | None:
         """Of equals the lowest id."""
@@ -97,7 +107,7 @@ def next_fit(bins: Bins, partition: TopicPartition) -> int | None:
 
 def first_fit(bins: Bins, partition: TopicPartition) -> int | None:
     """The lowest id that fits."""
-    return next((consumer for consumer in bins.ids if bins.fits(partition, consumer)), None)
+    return bins.first_that_fits(partition)
 
 
 def best_fit(bins: Bins, partition: TopicPartition) -> int | None:

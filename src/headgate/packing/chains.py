@@ -1,8 +1,8 @@
-"""Ejection chains: room for a partition by moving a lighter one on, which may move a still lighter one on, and so forth.
+"""Ejection chains: room for a partition by moving a lighter one on, which may move a still lighter one on, and so on.
 
-The cheapest chain for every size is a shortest path. Partitions are taken from the lightest to the heaviest; each offers
-the room of its consumer plus its own size, at its own weight plus the cheapest room for itself. Only offers that no other
-one beats in both room and price are kept, so that they form a staircase: the first step that is high enough is cheapest.
+The cheapest chain for every size is a shortest path. Partitions are taken from the lightest to the heaviest; each
+offers the room of its consumer plus its own size, at its own weight plus the cheapest room for itself. Only offers that
+no other one beats in both room and price are kept: a staircase, whose first step that is high enough is the cheapest.
 """
 
 from bisect import bisect_left
@@ -13,7 +13,7 @@ from headgate.model import TopicPartition
 from headgate.packing.layout import Item, Layout
 
 REACH = 256
-"""Partitions that may take part, from the emptiest consumers: keeps the search for a chain from growing with the fleet."""
+"""Partitions that may take part, those of the emptiest consumers: the search must not grow with the fleet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,7 @@ class Staircase:
             at += 1
         return self._steps[at] if at < len(self._steps) else None
 
-    def _offer(
-        self, room: float, cost: float, partition: TopicPartition, consumer: int, onward: Step | None
-    ) -> None:
+    def _offer(self, room: float, cost: float, partition: TopicPartition, consumer: int, onward: Step | None) -> None:
         """A new step, unless another one offers as much for no more; it replaces those that offer less for no less."""
         end = bisect_left(self._rooms, room)
         if end < len(self._steps) and self._steps[end].cost <= cost:

@@ -13,10 +13,7 @@ def lightest_cover(sizes: Sequence[float], excess: float) -> tuple[int, ...]:
     One that covers the excess alone is never joined by another, so only lighter ones need to be added up.
     """
     lighter = bisect_left(sizes, excess)
-    if lighter < len(sizes):
-        best = (sizes[lighter], 1, (lighter,))
-    else:
-        best = _heaviest_first(sizes, excess)
+    best = (sizes[lighter], 1, (lighter,)) if lighter < len(sizes) else _heaviest_first(sizes, excess)
     left = sum(sizes[:lighter])
     partial: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     for position in range(lighter - 1, -1, -1):

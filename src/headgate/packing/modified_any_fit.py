@@ -10,7 +10,6 @@ from headgate.model import Assignment
 from headgate.packing.any_fit import Bins, Rates, Rule, best_fit, descending, pack_in_order, usable, worst_fit
 from headgate.packing.protocol import Capacity
 
-
 Key = Callable[[list[float]], float]
 """How heavy a consumer is, from its partitions' rates; `sum` or `_largest`."""
 

@@ -79,7 +79,8 @@ def _fillers(left: Sequence[tuple[float, TopicPartition]], room: float) -> tuple
     high -= 1
     if high < 0:
         return ()
-    best, chosen = left[high][0], (high,)
+    best = left[high][0]
+    chosen: tuple[int, ...] = (high,)
     low = 0
     while low < high and best < room:
         both = left[low][0] + left[high][0]

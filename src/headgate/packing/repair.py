@@ -1,5 +1,5 @@
-"""Repair, Headgate's own packer: what fits stays, what must move goes as cheaply as it can, and consumers are saved only
-where that is worth the moves.
+"""Repair, Headgate's own packer: what fits stays, what must move moves as cheaply as it can, and a consumer is saved
+only where that is worth the moves.
 
 1. A consumer that is overloaded gives away the least weight that makes the rest fit.
 2. What was given away and what is new, heaviest first, goes to the fullest consumer that keeps some slack; if none has
@@ -26,7 +26,7 @@ from headgate.packing.repack import repack_some
 SLACK = 0.06
 """Share of a consumer left free where there is a choice: filled to the brim, it overflows at the next small rise."""
 RESTLESSNESS = 3.0
-"""How much less a saved consumer is worth when much had to move: the faster rates change, the sooner it is needed again."""
+"""How much less a saved consumer is worth when much had to move: the faster rates change, the sooner it is back."""
 OPENING_SHARE = 0.5
 """Of the price, what a chain may cost to avoid a new consumer; it may be cheap to place at the next packing."""
 CANDIDATES = 64
@@ -75,13 +75,14 @@ class Repair:
 def _keep_what_fits(layout: Layout, previous: Assignment, largest: float) -> list[TopicPartition]:
     """Step 1: takes over who holds what and returns the partitions that cannot stay."""
     evicted: list[TopicPartition] = []
-    size_of = layout.sizes.get
+    size_of = layout.sizes.__getitem__
     for consumer, partitions in previous.owners.items():
-        sizes = list(map(size_of, partitions))
-        if None in sizes:  # some have vanished
+        try:
+            load = fsum(map(size_of, partitions))
+        except KeyError:  # some have vanished
             partitions = frozenset(p for p in partitions if p in layout.sizes)
-            sizes = list(map(size_of, partitions))
-        load, limit = fsum(sizes), layout.capacity[consumer]
+            load = fsum(map(size_of, partitions))
+        limit = layout.capacity[consumer]
         if load > limit * (1 + ROUNDING):
             surplus = _surplus({p: layout.sizes[p] for p in partitions}, load - limit, largest)
             evicted += surplus

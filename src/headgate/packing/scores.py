@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from math import fsum
 
-from headgate.model import Assignment, Plan, TopicPartition
+from headgate.model import Assignment, TopicPartition
 from headgate.packing.any_fit import usable
 from headgate.packing.eviction import lightest_cover
 
@@ -16,9 +16,10 @@ def rscore(
     Partitions that are new or that vanish do not count. Which capacity divides is the caller's choice (A-2): what one
     consumer is packed to, as in the published plots, or what one can sustain, as in the published text.
     """
-    sizes = usable(rates)
-    moved = Plan.between(previous, following).rebalanced
-    return sum(sizes.get(p, 0.0) for p in moved) / capacity_bytes_per_s
+    owner, moved = previous.by_partition(), []
+    for consumer, partitions in following.owners.items():
+        moved += [p for p in partitions - previous[consumer] if p in owner]
+    return fsum(usable({p: rates.get(p, 0.0) for p in moved}).values()) / capacity_bytes_per_s
 
 
 def forced_rscore(previous: Assignment, rates: Mapping[TopicPartition, float], capacity_bytes_per_s: float) -> float:
