@@ -7,7 +7,17 @@ import pytest
 from headgate.errors import ConfigError
 from headgate.model import Assignment, TopicPartition
 from headgate.packing import Packer
-from headgate.packing.any_fit import BestFitDecreasing
+from headgate.packing.classical import (
+    AlmostWorstFit,
+    BestFit,
+    BestFitDecreasing,
+    FirstFit,
+    FirstFitDecreasing,
+    NextFit,
+    NextFitDecreasing,
+    WorstFit,
+    WorstFitDecreasing,
+)
 from headgate.packing.modified_any_fit import (
     ModifiedBestFit,
     ModifiedBestFitByPartition,
@@ -16,6 +26,7 @@ from headgate.packing.modified_any_fit import (
 )
 from headgate.packing.protocol import Capacity
 from headgate.packing.registry import build_packer
+from headgate.packing.repair import Repair
 from headgate.packing.scores import rscore
 
 A, B, C, D, E, F = (TopicPartition("t", n) for n in range(6))
@@ -26,7 +37,11 @@ ALL: list[Packer] = [
     ModifiedBestFit(),
     ModifiedWorstFitByPartition(),
     ModifiedBestFitByPartition(),
+    FirstFitDecreasing(),
+    WorstFitDecreasing(),
+    Repair(),
 ]
+"""Those that treat consumers alike where the cases below do not say otherwise."""
 
 
 def owned(**partitions: set[TopicPartition]) -> Assignment:
@@ -129,9 +144,45 @@ def test_the_rscore_is_the_rate_that_changes_hands_over_the_capacity() -> None:
     assert rscore(NOBODY, after, {A: 5, B: 3, C: 9}, 1.5) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("packer", "packed"),
+    [
+        # 3 opens consumer 1; 6 fits (9); 2 does not, and opens 2; 5 fits there (7); 4 opens 3; 1 fits there.
+        (NextFit(), owned(c1={A, B}, c2={C, D}, c3={E, F})),
+        # 1 takes the lowest id that fits: consumer 1 (9 + 1).
+        (FirstFit(), owned(c1={A, B, F}, c2={C, D}, c3={E})),
+        # 1 takes the emptiest, consumer 3 (4).
+        (WorstFit(), owned(c1={A, B}, c2={C, D}, c3={E, F})),
+        # 1 takes the second-emptiest, consumer 2 (7).
+        (AlmostWorstFit(), owned(c1={A, B}, c2={C, D, F}, c3={E})),
+        # 1 takes the fullest that fits, consumer 1 (9).
+        (BestFit(), owned(c1={A, B, F}, c2={C, D}, c3={E})),
+        # 6 | 5 opens 2 | 4 fits (9) | 3 opens 3 | 2 and 1 fit.
+        (NextFitDecreasing(), owned(c1={B}, c2={D, E}, c3={A, C, F})),
+        # 6 | 5 opens 2 | 4 joins the 6 (10) | 3 joins the 5 (8) | 2 too (10) | 1 opens 3.
+        (FirstFitDecreasing(), owned(c1={B, E}, c2={D, A, C}, c3={F})),
+        # 6 | 5 opens 2 | 4 joins the 5 (9) | 3 joins the 6 (9) | 2 opens 3 | 1 joins it.
+        (WorstFitDecreasing(), owned(c1={B, A}, c2={D, E}, c3={C, F})),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_classical_packers_pick_the_bin_their_rule_says(packer: Packer, packed: Assignment) -> None:
+    assert packer.pack({A: 3, B: 6, C: 2, D: 5, E: 4, F: 1}, Capacity(10), NOBODY) == packed
+
+
+def test_next_fit_begins_with_consumer_1_whoever_owned_the_first_partition() -> None:
+    assert NextFit().pack({A: 9, B: 8}, Capacity(10), owned(c2={A, B})) == owned(c1={A}, c2={B})
+
+
+def test_online_packers_take_partitions_in_the_order_they_are_given() -> None:
+    assert NextFit(order=lambda ps: sorted(ps, reverse=True)).pack({A: 3, B: 6, C: 8}, Capacity(10), NOBODY) == owned(
+        c1={C}, c2={A, B}
+    )
+
+
 def test_packers_are_found_by_name_and_a_wrong_name_is_answered_with_the_nearest() -> None:
     assert isinstance(build_packer("mwf"), ModifiedWorstFit)
-    with pytest.raises(ConfigError, match=r"unknown packer 'mfw': did you mean 'm[wb]f'\? known are .*bfd"):
-        build_packer("mfw")
+    with pytest.raises(ConfigError, match=r"unknown packer 'repiar': did you mean 'repair'\? known are .*bfd"):
+        build_packer("repiar")
     with pytest.raises(ConfigError, match="packer 'bfd' does not take these parameters"):
         build_packer("bfd", {"depth": 3})

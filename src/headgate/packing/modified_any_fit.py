@@ -4,13 +4,12 @@ The loop visits consumers from the heaviest to the lightest. A consumer whose pa
 before disappears; otherwise it keeps its biggest partitions and gives the rest away.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from headgate.model import Assignment, TopicPartition
-from headgate.packing.any_fit import Bins, Rule, best_fit, descending, pack_in_order, usable, worst_fit
+from headgate.model import Assignment
+from headgate.packing.any_fit import Bins, Rates, Rule, best_fit, descending, pack_in_order, usable, worst_fit
 from headgate.packing.protocol import Capacity
 
-Rates = Mapping[TopicPartition, float]
 Key = Callable[[list[float]], float]
 """How heavy a consumer is, from its partitions' rates; `sum` or `_largest`."""
 

@@ -1,0 +1,10 @@
+"""`headgate experiment`: the published experiments, run again beside our own."""
+
+import typer
+
+from headgate.cli import experiment_packing
+
+app = typer.Typer(
+    no_args_is_help=True, help="Runs a published experiment again, with ours beside it, and writes a report."
+)
+app.command("packing")(experiment_packing.packing)

@@ -1,0 +1,1 @@
+"""The published experiments, run again, with our own packers and policies beside the published ones."""
