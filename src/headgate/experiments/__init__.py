@@ -1,0 +1,1 @@
+"""The published experiments, re-run beside their published numbers, with plots and reports."""
