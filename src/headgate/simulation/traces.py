@@ -43,6 +43,11 @@ Family = Callable[[int], tuple[Floats, Shares]]
 """seed → (records per second for each second, shares for each second and partition)."""
 
 
+def _from_rest(rates: Floats) -> Floats:
+    """Traces begin at nothing and reach their level in 40 s, as W1 does, so that all policies start alike."""
+    return rates * np.minimum(1.0, np.arange(len(rates)) / 40)
+
+
 def spiky(seed: int, seconds: int = 1800, partitions: int = 5) -> tuple[Floats, Shares]:
     """A calm base with sudden rises, two to five times as high, that last 10 to 60 s."""
     rng = np.random.default_rng([seed, 1])
@@ -54,7 +59,7 @@ def spiky(seed: int, seconds: int = 1800, partitions: int = 5) -> tuple[Floats, 
         rates[start:end] *= height
         t += length + rng.exponential(120)
     noisy = rates * (1 + rng.normal(0, 0.05, seconds))
-    return np.clip(noisy, 0, 400), np.tile(even(partitions), (seconds, 1))
+    return _from_rest(np.clip(noisy, 0, 400)), np.tile(even(partitions), (seconds, 1))
 
 
 def trending(seed: int, seconds: int = 1800, partitions: int = 5) -> tuple[Floats, Shares]:
@@ -63,7 +68,8 @@ def trending(seed: int, seconds: int = 1800, partitions: int = 5) -> tuple[Float
     knots = np.concatenate([[0.0], np.sort(rng.uniform(60, seconds - 60, 7)), [float(seconds)]])
     levels = rng.uniform(20, 360, len(knots))
     rates = np.interp(np.arange(seconds) + 0.5, knots, levels)
-    return np.maximum(0, rates + rng.normal(0, 1, seconds) * np.sqrt(rates)), np.tile(even(partitions), (seconds, 1))
+    noisy = np.maximum(0, rates + rng.normal(0, 1, seconds) * np.sqrt(rates))
+    return _from_rest(noisy), np.tile(even(partitions), (seconds, 1))
 
 
 def regime_switch(seed: int, seconds: int = 1800, partitions: int = 5) -> tuple[Floats, Shares]:
@@ -76,7 +82,7 @@ def regime_switch(seed: int, seconds: int = 1800, partitions: int = 5) -> tuple[
         rates[t:end] = rng.uniform(20, 350)
         shares[t:end] = rng.dirichlet(np.full(partitions, 12.0))
         t = end
-    return rates * (1 + rng.normal(0, 0.04, seconds)).clip(0), shares
+    return _from_rest(rates * (1 + rng.normal(0, 0.04, seconds)).clip(0)), shares
 
 
 def correlated(seed: int, seconds: int = 1800, partitions: int = 9) -> tuple[Floats, Shares]:
@@ -92,7 +98,7 @@ def correlated(seed: int, seconds: int = 1800, partitions: int = 9) -> tuple[Flo
         weights[int(at) : end, hit] = 4.0
         at = end + rng.exponential(90)
     rates = base * weights.mean(axis=1)
-    return np.clip(rates, 0, 450), weights / weights.sum(axis=1, keepdims=True)
+    return _from_rest(np.clip(rates, 0, 450)), weights / weights.sum(axis=1, keepdims=True)
 
 
 FAMILIES: dict[str, Family] = {
