@@ -4,16 +4,16 @@ Every option, the present assignment among them, is priced alike: its consumers,
 under it, plus the records that getting there makes late. The option that pays for itself soonest is taken, if one does.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from headgate.model import Alert, Alternative, Assignment, Decision, Observation, Plan, TopicPartition
+from headgate.policies.advice import advice
 from headgate.policies.candidates import candidates
 from headgate.policies.forecast import Floats, Forecast, Load
 from headgate.policies.lateness import LateAccount, late_by_moving, late_per_s
-from headgate.policies.seen import capacity, held, number, unowned
+from headgate.policies.seen import capacity, held, unowned
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,30 @@ class _Option:
     moves: int
 
 
-EXCHANGE = 4.0
-"""Budgets of late records that one consumer is worth when the budget is spent as it comes in; tuned on W1."""
-BY_MOVES = 0.3
+def _words(option: _Option) -> str:
+    count = len(option.assignment)
+    return f"{count} consumer{'s' * (count != 1)} with {option.moves} move{'s' * (option.moves != 1)}"
+
+
+def _objection(option: _Option) -> str:
+    if option.gain <= 0:
+        return f"would cost {-option.gain:.1f} consumer-seconds more than it saves"
+    return "pays only later; waiting costs less than having it now"
+
+
+def _direction(here: int, there: int) -> str:
+    return "up" if there > here else "down" if there < here else "move"
+
+
+EXCHANGE = 2.0
+"""Budgets of late records that one consumer is worth while the budget is spent as it comes in. Tuned on W1."""
+BY_MOVES = 0.17
+"""How much dearer late records get by the share of the budget that moving everything once would take. Tuned on W1 with
+rebalances of 2 s."""
 GRACE_S = 120.0
+"""Budget granted in advance, in seconds of traffic: the first late record is not a crisis."""
 CHEAPEST, DEAREST = 0.5, 10.0
+"""Limits of the price relative to the one above, with nothing spent and with much overspent."""
 
 
 class Slo:
@@ -125,25 +144,54 @@ class Slo:
         self, seen: Observation, load: Load, mu: float, start_s: float, pause_s: float, price: float
     ) -> Decision:
         shares = dict(zip(load.partitions, map(float, load.shares), strict=True))
-        current = Assignment({c: frozenset(seen.assignment[c] & shares.keys()) for c in seen.assignment})
+        # Warm spares own nothing and are not part of the choice.
+        current = Assignment({c: frozenset(seen.assignment[c] & shares.keys()) for c in seen.assignment if seen.assignment[c]})
         largest = min(self._set.max_consumers, len(shares))
-        options = self._priced(candidates(current, shares, largest), current, shares, load, mu, start_s, pause_s, price)
+        options = self._priced([current, *candidates(current, shares, largest)], current, shares, load, mu, start_s, pause_s, price)
         best = max(options, key=lambda o: o.gain)
         smaller = any(len(o.assignment) < len(current) and o.now > 0 for o in options)
         self._waste_s = self._waste_s + (seen.at_s - self._last_s) if smaller else 0.0
         self._last_s = seen.at_s
+        kept = next(o for o in options if o.assignment == current)
         inputs = {
             "records_per_s": load.level,
-            "slope": load.slope,
+            "slope_per_s": load.slope,
             "price": price,
-            "gain": best.gain,
+            "late_per_s": kept.late_per_s,
             "dispersion": load.dispersion,
-            "consumers": float(len(seen.assignment)),
+            "consumers": float(len(current)),
+            "budget_spent": self._account.late / max(1.0, (1 - self._set.quantile) * self._account.records),
+            "gain": best.gain,
         }
-        if best.gain <= 0 or best.now <= 0:
-            return Decision(None, "keep", "", inputs)
+        alerts = (*advice(seen, load, mu, self._set.slo_s, pause_s), *self._limit(kept, largest, len(shares)))
+        nobody = unowned(seen)
+        if not nobody and (best.gain <= 0 or best.now <= 0 or best.assignment == current):
+            rejected = () if best.assignment == current else (Alternative(_words(best), f"{_objection(best)}"),)
+            why = f"keep {len(current)}: {kept.late_per_s:.2f} late records/s expected at {load.level:.0f} records/s"
+            return Decision(None, why, "", inputs, rejected, alerts)
+        if seen.brokers_slow and len(best.assignment) > len(current) and not nobody:
+            return Decision(None, "keep: the brokers are slow, not the consumers", "", inputs, alerts=alerts)
         self._waste_s = 0.0
-        return Decision(best.assignment, f"gain {best.gain:.1f}", "gain", inputs)
+        trigger = "unassigned" if nobody else _direction(len(current), len(best.assignment))
+        why = (
+            f"{load.level:.0f} records/s, {load.slope:+.1f} a second: {_words(best)} save {best.gain:.0f} consumer-seconds, "
+            f"late records at {price:.2g} each ({kept.late_per_s:.2f} -> {best.late_per_s:.2f} a second) and moves paid"
+        )
+        others = sorted((o for o in options if o is not best), key=lambda o: -o.gain)[:3]
+        rejected = tuple(Alternative(_words(o), f"would save {o.gain:.0f}") for o in others)
+        chosen = Assignment({**best.assignment.owners, **self._spares(best.assignment)})
+        return Decision(chosen, why, trigger, inputs, rejected, alerts)
+
+    def _spares(self, assignment: Assignment) -> dict[int, frozenset[TopicPartition]]:
+        """Consumers kept warm own nothing."""
+        free = (n for n in range(1, len(assignment) + self._set.warm + 1) if n not in assignment.owners)
+        return {next(free): frozenset() for _ in range(self._set.warm)}
+
+    def _limit(self, kept: _Option, largest: int, partitions: int) -> tuple[Alert, ...]:
+        if len(kept.assignment) < largest or largest == partitions or kept.late_per_s <= 0:
+            return ()
+        text = f"all {largest} consumers allowed are in use and {kept.late_per_s:.1f} records/s are late: raise max_consumers"
+        return (Alert("max_consumers", text),) if kept.late_per_s > 1 else ()
 
     def _priced(
         self,
@@ -173,7 +221,7 @@ class Slo:
         for option in offered:
             plan = Plan.between(current, option)
             lates = later if plan.create else soon
-            now, *_ = kept = [sum(x[column[current[c]]] for c in current) for x in lates]
+            kept = [sum(x[column[current[c]]] for c in current) for x in lates]
             then = [sum(x[column[option[c]]] for c in option) for x in lates]
             fewer = len(current) - len(option)
             savings = [fewer + price * (k - t) for k, t in zip(kept, then, strict=True)]

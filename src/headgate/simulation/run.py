@@ -81,7 +81,7 @@ class Monitor:
             end = group.topic.arrived(p, now)
             rate = (end - group.topic.arrived(p, now - settings.rate_window_s)) / settings.rate_window_s
             lag = self._peak_lag[p] if settings.lag_sampling == "max" else group.topic.lag(p, now)
-            counts = tuple(int(n) for n in new[:, p])
+            counts = tuple(new[:, p].tolist())
             partitions[partition_of(p)] = PartitionLoad(rate * settings.record_bytes, rate, lag, end, counts)
         self._peak_lag = [0] * len(self._peak_lag)
         capacity = settings.group.capacity_records_per_s

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headgate.simulation.arrivals import Arrivals, Floats
+from headgate.simulation.arrivals import Arrivals, Floats, Ints
 
 MAX_POLL_RECORDS = 500
 """Kafka's default."""
@@ -101,9 +101,9 @@ class Consumer:
     def _finish_batch(self, topic: Topic, until_s: float) -> bool:
         """The batch in hand; False if it is not finished by then."""
         parts, times = self._pending(topic, {p: topic.served[p] + n for p, n in self.polled.items()})
-        done = self._serve(topic, parts, times, until_s)
-        for partition, count in zip(*np.unique(parts[:done], return_counts=True), strict=True):
-            p, n = int(partition), int(count)
+        ends = completions(times, self.free_s, self.service_s)
+        done = self._serve(topic, parts, ends, until_s)
+        for p, n in _counts(parts[:done]).items():
             self.uncommitted[p] = self.uncommitted.get(p, 0) + n
             self.polled[p] -= n
             if not self.polled[p]:
@@ -119,7 +119,7 @@ class Consumer:
             return
         ends = completions(times, self.free_s, self.service_s)
         first, last = self._last_batch(times, ends, until_s)
-        self._serve(topic, parts[:last], times[:last], until_s)
+        self._serve(topic, parts[:last], ends[:last], until_s)
         for p in self.partitions:  # all whole batches are committed, the last one is in hand
             topic.committed[p] = topic.served[p]
         if last > first and ends[last - 1] > until_s + _TINY_S:
@@ -149,33 +149,39 @@ class Consumer:
                 return first, last
             first = last
 
-    def _pending(self, topic: Topic, until: dict[int, int]) -> tuple[np.ndarray, Floats]:  # type: ignore[type-arg]
+    def _pending(self, topic: Topic, until: dict[int, int]) -> tuple[Ints, Floats]:
         """Records from the served offset up to `until` of each partition, by arrival; ties by partition."""
-        pieces = [(p, topic.arrivals.times_s[p][topic.served[p] : end]) for p, end in sorted(until.items())]
-        parts = np.concatenate([np.full(len(t), p) for p, t in pieces])
+        pieces = [
+            (p, topic.arrivals.times_s[p][topic.served[p] : end])
+            for p, end in sorted(until.items())
+            if end > topic.served[p]
+        ]
+        if not pieces:
+            return np.empty(0, dtype=np.int64), np.empty(0)
+        if len(pieces) == 1:
+            return np.full(len(pieces[0][1]), pieces[0][0]), pieces[0][1]
+        parts = np.repeat([p for p, _ in pieces], [len(t) for _, t in pieces])
         times = np.concatenate([t for _, t in pieces])
         order = np.argsort(times, kind="stable")
         return parts[order], times[order]
 
-    def _serve(self, topic: Topic, parts: np.ndarray, times: Floats, until_s: float) -> int:  # type: ignore[type-arg]
+    def _serve(self, topic: Topic, parts: Ints, ends: Floats, until_s: float) -> int:
         """Processes in this order what is done by `until_s`; how many that were."""
-        ends = completions(times, self.free_s, self.service_s)
-        count = int(np.searchsorted(ends, until_s + _TINY_S, "right"))
+        count = int(ends.searchsorted(until_s + _TINY_S, "right"))
         if count == 0:
             return 0
         self.free_s = float(ends[count - 1])
         self.busy_s += self.service_s * count
         self.records += count
-        for partition in np.unique(parts[:count]):
-            p = int(partition)
-            mine = ends[:count][parts[:count] == p]
+        ends, parts = ends[:count], parts[:count]
+        for p, n in _counts(parts).items():
+            mine = ends if n == count else ends[parts == p]
             at = topic.served[p]
-            topic.done_s[p][at : at + len(mine)] = mine
-            topic.owner[p][at : at + len(mine)] = self.consumer_id
-            topic.served[p] = at + len(mine)
+            topic.done_s[p][at : at + n] = mine
+            topic.owner[p][at : at + n] = self.consumer_id
+            topic.served[p] = at + n
         return count
 
 
-def _counts(parts: np.ndarray) -> dict[int, int]:  # type: ignore[type-arg]
-    values, counts = np.unique(parts, return_counts=True)
-    return {int(p): int(n) for p, n in zip(values, counts, strict=True)}
+def _counts(parts: Ints) -> dict[int, int]:
+    return {p: n for p, n in enumerate(np.bincount(parts).tolist()) if n}
