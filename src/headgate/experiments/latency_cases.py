@@ -68,7 +68,9 @@ PEAKS = {"W1": 350.0, "W1 skewed": 350.0, "W2 stand-in": 368.0, "W2 stand-in ske
 Kind = Literal["eager", "cooperative"]
 
 
-def case(key: str, policy: str, trace: str, make: object, settings: RunSettings = EAGER, producer: str = "burst") -> Case:
+def case(
+    key: str, policy: str, trace: str, make: object, settings: RunSettings = EAGER, producer: str = "burst"
+) -> Case:
     return Case(key, policy, trace, make, LOADS[trace], settings, producer)  # type: ignore[arg-type]
 
 
@@ -91,9 +93,17 @@ def _table_2() -> list[TableRow]:
     t = "Table 2: W1, even keys"
     return [
         TableRow(t, case("w1/alg2", "Alg 2", "W1", Algorithm2), Published(97.4, 30.21, 6, 6)),
-        TableRow(t, case("w1/linear", "Linear", "W1", Linear), Published(94.7, 25.5, 6, 6), note="text says 93.9 (A-9)"),
-        TableRow(t, case("w1/over", "Overprovisioned", "W1", fixed("W1"), replace(EAGER, consumers=5)), Published(100, 50, 0, 0)),
-        TableRow(t, case("w1/ratio", "Ratio only", "W1", RatioOnly), None, note="second baseline, not in the table (E-35)"),
+        TableRow(
+            t, case("w1/linear", "Linear", "W1", Linear), Published(94.7, 25.5, 6, 6), note="text says 93.9 (A-9)"
+        ),
+        TableRow(
+            t,
+            case("w1/over", "Overprovisioned", "W1", fixed("W1"), replace(EAGER, consumers=5)),
+            Published(100, 50, 0, 0),
+        ),
+        TableRow(
+            t, case("w1/ratio", "Ratio only", "W1", RatioOnly), None, note="second baseline, not in the table (E-35)"
+        ),
         TableRow(t, case("w1/alg2-fair", FAIR, "W1", Algorithm2, COOPERATIVE), None, note="fair baseline"),
         TableRow(t, case("w1/ours", "ours, 99.5 %", "W1", ours(), COOPERATIVE), None, Target(99.5, 28.5)),
         TableRow(t, case("w1/ours999", "ours, 99.9 %", "W1", ours(0.999), COOPERATIVE), None, Target(99.9, 30.5)),
@@ -106,7 +116,11 @@ def _table_3() -> list[TableRow]:
     return [
         TableRow(t, case("w2/alg2", "Alg 2", trace, Algorithm2), Published(98.9, 402.9, 20, 16)),
         TableRow(t, case("w2/linear", "Linear", trace, Linear), Published(95.4, 325.7, 23, 20)),
-        TableRow(t, case("w2/over", "Overprovisioned", trace, fixed(trace), replace(EAGER, consumers=5)), Published(100, 600, 0, 0)),
+        TableRow(
+            t,
+            case("w2/over", "Overprovisioned", trace, fixed(trace), replace(EAGER, consumers=5)),
+            Published(100, 600, 0, 0),
+        ),
         TableRow(t, case("w2/alg2-fair", FAIR, trace, Algorithm2, COOPERATIVE), None, note="fair baseline"),
         TableRow(t, case("w2/ours", "ours, 99.5 %", trace, ours(), COOPERATIVE), None, Target(99.5, 325)),
     ]
@@ -140,7 +154,11 @@ def _heartbeat() -> list[TableRow]:
         TableRow(t, case("w1/alg2", "Alg 2, 3 s", "W1", Algorithm2), Published(97.4, None, max_s="~3 s")),
         TableRow(t, case("w1/alg2-hb", "Alg 2, 500 ms", "W1", Algorithm2, quick), Published(98.1, None, max_s="< 1 s")),
         TableRow(t, case("w2/alg2", "Alg 2, 3 s", "W2 stand-in", Algorithm2), Published(98.9, None, max_s="~3 s")),
-        TableRow(t, case("w2/alg2-hb", "Alg 2, 500 ms", "W2 stand-in", Algorithm2, quick), Published(99.07, None, max_s="< 1 s")),
+        TableRow(
+            t,
+            case("w2/alg2-hb", "Alg 2, 500 ms", "W2 stand-in", Algorithm2, quick),
+            Published(99.07, None, max_s="< 1 s"),
+        ),
     ]
 
 
@@ -159,7 +177,9 @@ def _rebalance() -> list[TableRow]:
         rows += [
             TableRow(t, case(f"w1/alg1{end}", f"Alg 1, {name}", "W1", Algorithm1, slow), first),
             TableRow(t, case(f"w1/alg2{end}", f"Alg 2, {name}", "W1", Algorithm2, slow), second),
-            TableRow(t, case(f"w1/alg2-fair{end}", f"{FAIR}, {name}", "W1", Algorithm2, moved), None, note="fair baseline"),
+            TableRow(
+                t, case(f"w1/alg2-fair{end}", f"{FAIR}, {name}", "W1", Algorithm2, moved), None, note="fair baseline"
+            ),
             TableRow(
                 t,
                 case(f"w1/ours{end}", f"ours, {name}", "W1", ours(), moved),
@@ -184,12 +204,29 @@ def variants() -> list[TableRow]:
     t = "Details the paper leaves open, Alg 2 on W1"
     rows = [
         TableRow(t, case("w1/alg2-full", "reassign into all replicas (E-20)", "W1", lambda: Algorithm2(literal=False))),
-        TableRow(t, case("w1/alg2-strict", "strict eager (A-8)", "W1", Algorithm2, EAGER.with_group(strict_eager=True))),
-        TableRow(t, case("w1/alg2-max", "lag sampled 8 times, largest (A-5)", "W1", Algorithm2, replace(EAGER, lag_sampling="max"))),
+        TableRow(
+            t, case("w1/alg2-strict", "strict eager (A-8)", "W1", Algorithm2, EAGER.with_group(strict_eager=True))
+        ),
+        TableRow(
+            t,
+            case(
+                "w1/alg2-max",
+                "lag sampled 8 times, largest (A-5)",
+                "W1",
+                Algorithm2,
+                replace(EAGER, lag_sampling="max"),
+            ),
+        ),
         TableRow(t, case("w1/alg2-cool0", "no cooldown (E-19)", "W1", lambda: Algorithm2(cooldown_s=0.0))),
     ]
     for phase_s in (0.1, 0.3, 0.5, 0.8):
-        one = case(f"w1/alg2-ph{phase_s:g}", f"period exactly 1 s, phase {phase_s:g} s (A-5)", "W1", Algorithm2, replace(EAGER, phase_s=phase_s))
+        one = case(
+            f"w1/alg2-ph{phase_s:g}",
+            f"period exactly 1 s, phase {phase_s:g} s (A-5)",
+            "W1",
+            Algorithm2,
+            replace(EAGER, phase_s=phase_s),
+        )
         rows.append(TableRow(t, replace(one, periods_s=(1.0,))))
     return rows
 
@@ -199,7 +236,12 @@ def sweeps() -> list[TableRow]:
     for f_up in (0.7, 0.8, 0.9):
         for f_down in (0.3, 0.4, 0.5):
             make = lambda u=f_up, d=f_down: Algorithm2(f_up=u, f_down=d)  # noqa: E731
-            rows.append(TableRow("Sweep of f_up and f_down, Alg 2 on W1", case(f"w1/f{f_up}-{f_down}", f"f_up {f_up}, f_down {f_down}", "W1", make)))
+            rows.append(
+                TableRow(
+                    "Sweep of f_up and f_down, Alg 2 on W1",
+                    case(f"w1/f{f_up}-{f_down}", f"f_up {f_up}, f_down {f_down}", "W1", make),
+                )
+            )
     t = "Sweep of t_r from 0.1 to 10 times the SLO, W1"
     for pause_s in (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0):
         slow, moved = EAGER.with_group(pause_s=pause_s), COOPERATIVE.with_group(pause_s=pause_s)

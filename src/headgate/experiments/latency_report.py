@@ -76,7 +76,11 @@ def _published(row: TableRow) -> str:
     p = row.published
     counts = f"{p.ups}/{p.downs}" if p.ups is not None else "–"
     cost = "–" if p.replica_minutes is None else f"{p.replica_minutes:g}"
-    return f"{p.sla_percent:g}, {cost}, {counts}" + (f", max {p.max_s}" if p.max_s else "") + (f"; {row.note}" if row.note else "")
+    return (
+        f"{p.sla_percent:g}, {cost}, {counts}"
+        + (f", max {p.max_s}" if p.max_s else "")
+        + (f"; {row.note}" if row.note else "")
+    )
 
 
 def _verdict(row: TableRow, sla: float, cost: float) -> str:
@@ -153,7 +157,9 @@ def _bounds(results: Results) -> str:
     return (
         "## How far from the best possible\n\nA bound from below: it knows every batch, places it anew each second, and pays "
         "neither for start-up nor for moves.\n\n"
-        "| trace | SLA % | bound, replica-min | ours | above the bound |\n|---|---|---|---|---|\n" + "\n".join(lines) + "\n"
+        "| trace | SLA % | bound, replica-min | ours | above the bound |\n|---|---|---|---|---|\n"
+        + "\n".join(lines)
+        + "\n"
     )
 
 

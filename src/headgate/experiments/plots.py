@@ -40,7 +40,9 @@ def latency_over_time(outcomes: Mapping[str, Outcome], file: Path) -> None:
         other.set_ylabel("replicas")
         panel.set_ylabel("latency, s")
         panel.set_title(
-            f"{name}: {outcome.sla_percent:.2f} % in time, {outcome.replica_minutes:.1f} replica-minutes", fontsize=9, loc="left"
+            f"{name}: {outcome.sla_percent:.2f} % in time, {outcome.replica_minutes:.1f} replica-minutes",
+            fontsize=9,
+            loc="left",
         )
     panels[-1].set_xlabel("seconds (marks: ▲ up, ▼ down, ● reassign; dashed: the SLO)")
     save(figure, file)

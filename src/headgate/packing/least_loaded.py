@@ -130,7 +130,9 @@ def fewest_bins(items: Mapping[TopicPartition, Item], room: Room) -> int:
     return max(1, len(alone) + best)
 
 
-def choose_types(items: Mapping[TopicPartition, Item], types: Sequence[tuple[Room, float]]) -> tuple[tuple[int, ...], Bins]:
+def choose_types(
+    items: Mapping[TopicPartition, Item], types: Sequence[tuple[Room, float]]
+) -> tuple[tuple[int, ...], Bins]:
     """E-46: bins of several types, cheap: which type each bin has (index into `types`), and the bins.
 
     Each further bin is the cheapest type that holds all load still unpacked, else the one with most room per price.
@@ -162,7 +164,9 @@ def onto_members(bins: Bins, current: Assignment, weights: Mapping[TopicPartitio
     Bins left over become new consumers with the lowest unused ids; consumers left over get nothing and go.
     """
     overlaps = sorted(
-        (-sum(weights.get(p, 0.0) + 1e-9 for p in bins[n] & current[c]), c, n) for c in current for n in range(len(bins))
+        (-sum(weights.get(p, 0.0) + 1e-9 for p in bins[n] & current[c]), c, n)
+        for c in current
+        for n in range(len(bins))
     )
     owner: dict[int, int] = {}
     for _, consumer, n in overlaps:

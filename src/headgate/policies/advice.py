@@ -14,7 +14,9 @@ HOPELESS = 0.1
 """SLO relative to the pause of a move, below which changing size costs more than it saves."""
 
 
-def advice(seen: Observation, load: Load, capacity_records_per_s: float, slo_s: float, pause_s: float) -> tuple[Alert, ...]:
+def advice(
+    seen: Observation, load: Load, capacity_records_per_s: float, slo_s: float, pause_s: float
+) -> tuple[Alert, ...]:
     return (
         *hot_partitions(load, capacity_records_per_s, slo_s),
         *slow_moves(slo_s, pause_s),
@@ -56,4 +58,6 @@ def slow_moves(slo_s: float, pause_s: float) -> tuple[Alert, ...]:
 def slow_brokers(seen: Observation) -> tuple[Alert, ...]:
     if not seen.brokers_slow:
         return ()
-    return (Alert("brokers", "reads are slow at the brokers: more consumers would not help; look at the brokers first"),)
+    return (
+        Alert("brokers", "reads are slow at the brokers: more consumers would not help; look at the brokers first"),
+    )

@@ -162,7 +162,9 @@ class Algorithm1(_LagPacker):
         if action == "UP":
             why = f"{len(bins)} bins filled to {self._set.f_up:g} are needed: {here} -> {len(bins)}"
         else:
-            why = f"a replica is over {self._set.f_up:g} of rate or lag, {len(bins)} bins would do: same size, new places"
+            why = (
+                f"a replica is over {self._set.f_up:g} of rate or lag, {len(bins)} bins would do: same size, new places"
+            )
         rejected = (Alternative(f"keep {here} as they are", "the invariant of E-6 is in danger"),)
         return Decision(plan, why, action, inputs, rejected, alerts)
 

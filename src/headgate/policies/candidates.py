@@ -35,7 +35,9 @@ def splits(current: Assignment, shares: Shares, largest: int) -> Iterable[Assign
         busiest = max(owners, key=lambda c: (_load(owners[c], shares), -c))
         if len(owners[busiest]) < 2:
             return
-        new = next(n for n in range(1, len(owners) + len(current.owners) + 2) if n not in owners and n not in current.owners)
+        new = next(
+            n for n in range(1, len(owners) + len(current.owners) + 2) if n not in owners and n not in current.owners
+        )
         owners[new] = set()
         goal = _load(owners[busiest], shares) / 2
         for p in sorted(owners[busiest], key=lambda p: (-shares[p], p)):

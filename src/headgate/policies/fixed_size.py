@@ -59,7 +59,9 @@ class LoadBalance:
         if replicas < 1:
             raise ValueError(f"replicas must be at least 1, not {replicas}")
         if not 0 < worth_moving <= 1:
-            raise ValueError(f"worth_moving is a share of the busiest load, above 0 and at most 1, not {worth_moving:g}")
+            raise ValueError(
+                f"worth_moving is a share of the busiest load, above 0 and at most 1, not {worth_moving:g}"
+            )
         if not cooldown_s >= 0:
             raise ValueError(f"cooldown_s must not be negative, not {cooldown_s:g}")
         self._replicas = replicas

@@ -60,7 +60,9 @@ class Load:
 class Forecast:
     """Remembers a minute or two of arrivals."""
 
-    def __init__(self, beat_s: float = 1.0, trend_beats: int = 10, share_beats: int = 60, recent_beats: int = 4) -> None:
+    def __init__(
+        self, beat_s: float = 1.0, trend_beats: int = 10, share_beats: int = 60, recent_beats: int = 4
+    ) -> None:
         if not beat_s > 0:
             raise ValueError(f"beat_s must be above 0, not {beat_s:g}")
         if not 2 <= recent_beats <= trend_beats <= share_beats:
@@ -136,7 +138,8 @@ class Forecast:
             self._noise,
             self._total / max(self._seen_s, self._beat_s),
             tuple(level for _, level in self._jumps),
-            len(self._jumps) / max(60.0, self._seen_s - (self._jumps[0][0] if len(self._jumps) == _JUMPS_KEPT else 0.0)),
+            len(self._jumps)
+            / max(60.0, self._seen_s - (self._jumps[0][0] if len(self._jumps) == _JUMPS_KEPT else 0.0)),
         )
 
     def _beats(self, slots: Floats) -> Floats:

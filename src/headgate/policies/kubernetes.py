@@ -61,7 +61,9 @@ class _Autoscaler(ABC):
             count = min(here, max(n for _, n in self._recommended))
         if count == here and not unowned(seen):
             why = f"metric {total:.0f} against {target:g} for each of {here}: keep"
-            rejected = () if wanted == here else (Alternative(f"{wanted} replicas", "the stabilisation window is not over"),)
+            rejected = (
+                () if wanted == here else (Alternative(f"{wanted} replicas", "the stabilisation window is not over"),)
+            )
             return Decision(None, why, "", inputs, rejected)
         why = f"metric {total:.0f} against {target:g} each: {here} -> {count}"
         kept = Alternative(f"keep {here}", "outside the tolerance of 10 %")

@@ -14,7 +14,6 @@ from headgate.model import Observation
 from headgate.policies.forecast import Floats, Load
 
 
-
 def late_per_s(
     load: Load,
     shares: Floats,

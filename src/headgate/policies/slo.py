@@ -92,9 +92,11 @@ def _direction(here: int, there: int) -> str:
 
 EXCHANGE = 2.0
 """Budgets of late records that one consumer is worth while the budget is spent as it comes in. Tuned on W1."""
-BY_MOVES = 0.17
+BY_MOVES = 0.13
 """How much dearer late records get by the share of the budget that moving everything once would take. Tuned on W1 with
 rebalances of 2 s."""
+RETURN = 2.0
+"""How much of the moves' price a scale-down pays in advance for the way back."""
 GRACE_S = 120.0
 """Budget granted in advance, in seconds of traffic: the first late record is not a crisis."""
 CHEAPEST, DEAREST = 0.5, 10.0
@@ -145,9 +147,13 @@ class Slo:
     ) -> Decision:
         shares = dict(zip(load.partitions, map(float, load.shares), strict=True))
         # Warm spares own nothing and are not part of the choice.
-        current = Assignment({c: frozenset(seen.assignment[c] & shares.keys()) for c in seen.assignment if seen.assignment[c]})
+        current = Assignment(
+            {c: frozenset(seen.assignment[c] & shares.keys()) for c in seen.assignment if seen.assignment[c]}
+        )
         largest = min(self._set.max_consumers, len(shares))
-        options = self._priced([current, *candidates(current, shares, largest)], current, shares, load, mu, start_s, pause_s, price)
+        options = self._priced(
+            [current, *candidates(current, shares, largest)], current, shares, load, mu, start_s, pause_s, price
+        )
         best = max(options, key=lambda o: o.gain)
         smaller = any(len(o.assignment) < len(current) and o.now > 0 for o in options)
         self._waste_s = self._waste_s + (seen.at_s - self._last_s) if smaller else 0.0
@@ -233,7 +239,7 @@ class Slo:
             )
             change = price * by_moves + start_s * len(plan.create) + s.move_price * len(moved)
             if plan.delete:  # what is let go will be wanted again some day
-                change += price * by_moves + start_s * len(plan.delete)
+                change += RETURN * price * by_moves + start_s * len(plan.delete)
             lasting_s = s.payback_s + self._waste_s if plan.delete and not plan.create else payback_s
             gain = lasting_s * (savings[0] + 2 * savings[1] + savings[2]) / 4 - change
             urgency = savings[0] + price * (by_moves_later - by_moves)  # moving later may cost more, or less

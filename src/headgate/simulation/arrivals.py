@@ -77,7 +77,9 @@ def poisson(rates: Floats, shares: Floats, rng: np.random.Generator) -> Arrivals
     """Independent arrivals: a Poisson number each second, at random moments within it."""
     counts = rng.poisson(rates).astype(np.int64)
     times = np.sort(np.repeat(np.arange(len(rates), dtype=np.float64), counts) + rng.random(int(counts.sum())))
-    return _by_partition(times, _drawn(counts.astype(np.float64), shares, rng), counts, rng, float(len(rates)), "poisson")
+    return _by_partition(
+        times, _drawn(counts.astype(np.float64), shares, rng), counts, rng, float(len(rates)), "poisson"
+    )
 
 
 def _counts(rates: Floats) -> Ints:

@@ -70,7 +70,9 @@ class Change:
 
 
 class Group(ABC):
-    def __init__(self, arrivals: Arrivals, settings: GroupSettings, rng: np.random.Generator, consumers: int = 1) -> None:
+    def __init__(
+        self, arrivals: Arrivals, settings: GroupSettings, rng: np.random.Generator, consumers: int = 1
+    ) -> None:
         self.topic = Topic(arrivals)
         self.settings = settings
         self._rng = rng

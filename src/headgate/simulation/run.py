@@ -61,9 +61,7 @@ class Monitor:
         self._peak_lag = [0] * group.topic.arrivals.partitions
         slots = math.ceil(group.topic.arrivals.duration_s / settings.slot_s)
         edges = settings.slot_s * np.arange(slots + 1)
-        self._per_slot = np.stack(
-            [np.diff(t.searchsorted(edges - 1e-9)) for t in group.topic.arrivals.times_s], axis=1
-        )
+        self._per_slot = np.stack([np.diff(t.searchsorted(edges - 1e-9)) for t in group.topic.arrivals.times_s], axis=1)
         """Records per slot and partition. Only slots that ended before now are ever looked at."""
 
     def sample_lag(self) -> None:
