@@ -1,6 +1,7 @@
 """Announcements and Parquet files made by hand, for tests that need no Spark."""
 
 import json
+import time
 from itertools import count
 from pathlib import Path
 
@@ -69,6 +70,6 @@ def announce(
         rejected_files=rejected_files,
         skips=skips,
         schema=schema or spark_schema(),
-        announced_at_ms=0,
+        announced_at_ms=int(time.time() * 1000),
         stats=CycleStats(records=held + rejected, rows=held if rows is None else rows, rejected=rejected),
     )

@@ -1,14 +1,18 @@
 """Everything Headgate raises on purpose, as one tree.
 
     HeadgateError
-    ├── SetupError            this machine lacks something (Java, disk, a free port, jars)
-    ├── ConfigError           the pipeline file is wrong; names file, line and field
-    ├── KafkaUnavailable      the brokers did not answer in time
-    ├── LakeError             the catalog or the warehouse refused
-    │   └── CommitConflict    someone else committed first; reload the ledger and look again
-    ├── ConsumerError         a cycle could not be completed
-    ├── FleetError            a consumer could not be started or stopped
-    └── OutOfSync             the controller's view and the fleet differ; synchronise again
+    ├── SetupError              this machine lacks something (Java, disk, a free port, jars)
+    ├── ConfigError             the pipeline cannot be used as it is written
+    │   └── PipelineFileError   ... with file, line and field of each problem (config.problems)
+    ├── KafkaUnavailable        the brokers did not answer in time
+    ├── NotAMessage             a record on an internal topic that nobody of us wrote; readers go on (kafka.codec)
+    ├── LakeError               the catalog or the warehouse refused
+    │   └── CommitConflict      someone else committed first; reload the ledger and look again
+    ├── ConsumerError           a cycle could not be completed
+    │   └── SparkLost           ... nor can any later one: the consumer ends and is replaced
+    ├── FleetError              a consumer could not be started or stopped
+    ├── OutOfSync               the controller's view and the fleet differ; synchronise again
+    └── Superseded              another life of this consumer or controller took over; end without acting
 
 Each message tells the user what to do next. Nothing here is raised for a bug: those are ordinary exceptions.
 """
@@ -52,9 +56,17 @@ class ConsumerError(HeadgateError):
     """A cycle could not be completed; the ledger still says where to start again."""
 
 
+class SparkLost(ConsumerError):
+    """The session's JVM is gone: no later cycle can work, so the consumer ends and is replaced."""
+
+
 class FleetError(HeadgateError):
     """A consumer could not be started or stopped."""
 
 
 class OutOfSync(HeadgateError):
     """What the controller believes and what the fleet reports differ; synchronise before acting."""
+
+
+class Superseded(HeadgateError):
+    """Another life of this consumer, or a newer controller of this pipeline, took over; this one must not act."""

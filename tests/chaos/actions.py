@@ -106,7 +106,7 @@ def two_controllers(run: ChaosRun) -> None:
     run.start("controller")
     wait_until(lambda: not older.runs, "the older controller to end", RECOVERY_DEADLINE_S)
     left = {n for n, pid in consumers.items() if pid is not None and run.pid(n) != pid}
-    if left == consumers.keys():
+    if left:
         raise AssertionError(f"the older controller took the consumers {sorted(left)} with it")
     run.say(f"the older controller ended: {older.said().strip().splitlines()[-1]}")
 

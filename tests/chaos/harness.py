@@ -24,14 +24,17 @@ from pyiceberg.catalog import Catalog
 from headgate import failpoints
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
+from headgate.config.table import REJECTED_SUFFIX
 from headgate.controller.drain import lag_records
 from headgate.errors import KafkaUnavailable
 from headgate.fleet.processes import Identity, ProcessFleet
 from headgate.kafka.channel import Topics, ensure_topics
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import FIELDS_DDL, FixedSize, LoadGenerator, LoadReport, prepare_topics
+from headgate.kafka.load import LoadGenerator, LoadReport
+from headgate.kafka.load_records import FIELDS_DDL, FixedSize
+from headgate.kafka.load_topics import prepare_topics
 from headgate.kafka.offsets import end_offsets
-from headgate.lake.tables import REJECTED_SUFFIX, load_table, open_catalog
+from headgate.lake.tables import load_table, open_catalog
 from headgate.model import TopicPartition
 from headgate.simulation.workload import Steady
 from tests.chaos.parts import QUICK_JVM, Command, Load, Overdue, wait_until

@@ -23,12 +23,13 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline, Table
+from headgate.config.table import REJECTED_SUFFIX
 from headgate.consumer.worker import Worker
 from headgate.controller.drain import lag_records
 from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics, ensure_topics
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.lake.committer import Committer
-from headgate.lake.tables import REJECTED_SUFFIX, open_catalog
+from headgate.lake.tables import open_catalog
 from headgate.lake.verify import TableVerdict, verify_table
 from headgate.model import TopicPartition
 from headgate.model.messages import (

@@ -6,14 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 from sqlalchemy.exc import OperationalError
+from typer.testing import CliRunner
 
+from headgate.cli.main import app
+from headgate.errors import LakeError
 from headgate.kafka.embedded import EmbeddedKafka, run_kafka_tool
 from headgate.lake.commit import TableCommitter
 from headgate.lake.committer import Committer
-from headgate.lake.ledger import read_ledger
+from headgate.lake.ledger import LEDGER, decode_ledger, read_ledger, summary
 from headgate.lake.maintenance import expire_snapshots, sweep_orphans
 from headgate.lake.tables import open_catalog, table_location
 from headgate.model import Announcement, Range, TopicPartition
@@ -169,6 +175,99 @@ def test_expiry_keeps_the_ledger_whatever_others_write_and_a_sweep_takes_only_wh
         assert sweep_orphans(catalog, "lake.t", lake, remove=False).orphans == ()  # a day old, or left alone
 
 
+def test_a_table_that_was_rolled_back_is_filled_again_from_the_ledger_it_was_rolled_back_to(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}) as run:
+        for count in (10, 20, 30):
+            run.produce("t", [b"%d" % n for n in range(count)])
+            if count == 10:
+                worker = run.run()
+            run.wait_until_landed()
+        table = run.iceberg("lake.t")
+        first = next(s for s in table.snapshots() if read_ledger_of(s) == 10)
+        table.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+        assert ledger(run) == {0: 10}
+        run.produce("t", [b"more"])  # what is announced now does not follow the ledger any more
+        run.wait_until_landed()
+        assert worker.alive
+        run.stop()
+        assert run.assert_exactly_once("lake.t").rows == 61
+
+
+def test_a_table_rolled_back_past_its_oldest_ledger_is_an_error_and_stays_one_when_others_write_to_it(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}) as run:
+        committer, origins = (
+            TableCommitter(open_catalog(run.pipeline.lake), run.pipeline.lake, run.pipeline.tables[0]),
+            {TopicPartition(run.topic("t"), 0): 0},
+        )
+
+        def others_write() -> int:
+            table = run.iceberg("lake.t")
+            table.append(pa.table({"value": ["theirs"]}).cast(table.schema().select("value").as_arrow()))
+            current = run.iceberg("lake.t").current_snapshot()
+            assert current is not None
+            return current.snapshot_id
+
+        committer.commit([made(run, 0, 0, 5)], origins)
+        first = run.iceberg("lake.t").current_snapshot()
+        theirs = others_write()
+        committer.commit([made(run, 0, 5, 9)], origins)
+        assert first is not None
+        run.iceberg("lake.t").maintenance.expire_snapshots().by_ids([first.snapshot_id]).commit()
+        run.iceberg("lake.t").manage_snapshots().rollback_to_snapshot(theirs).commit()
+        for _ in range(2):
+            with pytest.raises(LakeError, match="no snapshot carries the ledger any more"):
+                committer.commit([made(run, 0, 9, 12)], origins)
+            others_write()  # which makes the snapshot that was rolled back older than the table
+
+
+def test_announcements_whose_files_may_be_swept_are_refused_before_that(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}, lake={"orphan_age_s": "10 min"}) as run:
+        committer = TableCommitter(open_catalog(run.pipeline.lake), run.pipeline.lake, run.pipeline.tables[0])
+        origins = {TopicPartition(run.topic("t"), 0): 0}
+        late = made(run, 0, 0, 5)
+        late = replace(late, announced_at_ms=late.announced_at_ms - 301_000)
+        result = committer.commit([late], origins)
+        assert [r.reason for r in result.refused] == [
+            "it was announced 0.1 hours ago; its files may be swept at any time"
+        ]
+        in_time = replace(late, id="in time", announced_at_ms=late.announced_at_ms + 10_000)
+        assert committer.commit([in_time], origins).committed == (in_time,)
+
+
+def test_rejected_records_whose_file_is_lost_are_waited_for_in_words_until_a_person_forgets_them(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}) as run:
+        lake, config = run.pipeline.lake, run.pipeline.tables[0]
+        rejects = [write_file(tmp_path / f"rejects-{n}.parquet", ()) for n in range(2)]
+        first = made(run, 0, 0, 5, rejected_files=tuple(rejects))
+        Path(lake.catalog["uri"].removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        catalog = InterruptedCatalog("headgate", **lake.catalog_properties)
+        catalog.before_commit = lambda: Path(rejects[0]).unlink(missing_ok=True)
+        dying = TableCommitter(catalog, lake, config)
+        origins = {TopicPartition(run.topic("t"), 0): 0}
+        second = made(run, 0, 5, 6)
+        for announcement in (first, second):
+            with pytest.raises(LakeError, match=r"file is lost: .*rejects-0.parquet\. Bring it back, or"):
+                dying.commit([announcement], origins)
+        assert ledger(run) == {0: 5}
+        forgotten = CliRunner().invoke(app, ["maintain", str(tmp_path / "pipeline.yaml"), "--forget-lost-rejects"])
+        assert forgotten.exit_code == 0
+        assert dying.commit([second], origins).committed == (second,)
+        assert values(run) == produced(run, (0, 6))
+
+
+def read_ledger_of(snapshot: Snapshot) -> int | None:
+    text = summary(snapshot).get(LEDGER)
+    return next(iter(decode_ledger(text).next.values()), None) if text else None
+
+
 class InterruptedCatalog(SqlCatalog):
     """A real catalog with something that happens before each commit, and that can be out of order."""
 
@@ -237,6 +336,16 @@ def test_a_catalog_that_fails_for_a_while_is_waited_out(
         assert values(run) == produced(run, (0, 4))
 
 
+def with_nanoseconds(announcement: Announcement) -> Announcement:
+    """Its file holds a type that PyIceberg has no name for, as Spark's INT96 timestamps become."""
+    path = announcement.files[0]
+    table = pq.read_table(path)
+    column = table.schema.get_field_index("_timestamp")
+    wider = table.column("_timestamp").cast(pa.timestamp("ns", tz="UTC"))
+    pq.write_table(table.set_column(column, "_timestamp", wider), path)
+    return announcement
+
+
 def test_what_can_never_be_committed_is_refused_with_the_reason_and_stands_in_nobody_s_way(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -246,7 +355,9 @@ def test_what_can_never_be_committed_is_refused_with_the_reason_and_stands_in_no
             "not Spark's JSON": made(run, 0, 0, 2, schema="}{"),
             "Iceberg has no type": made(run, 0, 0, 2, schema=spark_schema(("span", "interval day"))),
             "files cannot be read": replace(made(run, 0, 0, 2), files=(str(tmp_path / "nothing.parquet"),)),
-            "rejected files are gone": made(run, 0, 0, 2, rejected_files=(str(tmp_path / "nothing.parquet"),)),
+            "rejected files cannot be read": made(run, 0, 0, 2, rejected_files=(str(tmp_path / "nothing.parquet"),)),
+            "cannot be read: ('": made(run, 0, 0, 2, rejected_files=(str(tmp_path / "pipeline.yaml"),)),
+            "its files cannot be read: ": with_nanoseconds(made(run, 0, 0, 2)),
             "column value is string in the table and int in the files": made(
                 run, 0, 0, 2, schema=spark_schema().replace('"value", "type": "string"', '"value", "type": "integer"')
             ),

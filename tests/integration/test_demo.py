@@ -60,6 +60,8 @@ def test_verify_names_what_somebody_deleted_and_fails(finished_demo: Finished) -
 
 def test_a_folder_that_is_not_a_demos_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("mine")
+    (tmp_path / "pipeline.yaml").write_text("name: mine")
+    (tmp_path / "kafka").mkdir()
     refused = headgate("demo", "--home", str(tmp_path))
     assert refused.returncode == 3
     assert "choose another --home" in refused.stderr

@@ -24,16 +24,9 @@ from typer.testing import CliRunner
 
 from headgate.cli.load import load
 from headgate.errors import ConfigError, KafkaUnavailable
-from headgate.kafka.load import (
-    AVRO_SCHEMA,
-    FixedSize,
-    LoadGenerator,
-    LoadProgress,
-    LoadReport,
-    NoWaiting,
-    UniformSize,
-    prepare_topics,
-)
+from headgate.kafka.load import LoadGenerator, LoadProgress, LoadReport, NoWaiting
+from headgate.kafka.load_records import AVRO_SCHEMA, FixedSize, UniformSize
+from headgate.kafka.load_topics import prepare_topics
 from headgate.model import TopicPartition
 from headgate.simulation.workload import Cosine, RandomWalk, Skew, Spike, Steady, Step, Sum, Workload, volumes
 

@@ -1,15 +1,24 @@
 """A whole pipeline as `headgate run` runs it: monitor, controller, committer and a fleet, under a changing load."""
 
+import json
+import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
+import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from headgate.cli.main import app
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
@@ -20,8 +29,11 @@ from headgate.controller.status import PipelineStatus, StatusReader
 from headgate.errors import ConfigError, KafkaUnavailable, SetupError
 from headgate.kafka.channel import Topics
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import FIELDS_DDL, FixedSize, LoadGenerator, LoadReport, NoWaiting, prepare_topics
-from headgate.lake.tables import open_catalog
+from headgate.kafka.load import LoadGenerator, LoadReport, NoWaiting
+from headgate.kafka.load_records import FIELDS_DDL, FixedSize
+from headgate.kafka.load_topics import prepare_topics
+from headgate.lake.ledger import read_ledger
+from headgate.lake.tables import load_table, open_catalog
 from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
 from headgate.simulation.workload import Steady, Step
@@ -144,6 +156,66 @@ def test_a_dry_run_decides_and_touches_nothing(
         assert reader.refresh().consumers == ()
         reader.close()
     assert not (pipeline.home / "warehouse").exists()
+
+
+def test_a_fleet_of_threads_whose_spark_dies_ends_in_one_line_and_the_next_start_goes_on(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        metrics_port = probe.getsockname()[1]
+    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique, f"metrics_port: {metrics_port}")
+    partitions = [TopicPartition(f"{unique}-a", n) for n in range(2)]
+    LoadGenerator(
+        broker.bootstrap, {}, {f"{unique}-a": 2}, Steady.spread(partitions, 1e5), FixedSize(300), pace=NoWaiting()
+    ).run(count=3000)
+    settings = librdkafka_settings(pipeline)
+    command = [sys.executable, "-m", "headgate.cli.main", "run", str(tmp_path / "pipeline.yaml")]
+
+    def start() -> "subprocess.Popen[str]":
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    process = start()
+    try:
+        until = time.monotonic() + DEADLINE_S
+        while time.monotonic() < until and not committed_rows(pipeline):
+            time.sleep(0.5)
+        assert committed_rows(pipeline)
+        (jvm,) = (p for p in psutil.Process(process.pid).children(recursive=True) if p.name() == "java")
+        jvm.kill()
+        said, _ = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 1
+        assert "Spark's JVM has ended (out of memory?); start the pipeline again" in said
+        assert "Traceback" not in said
+
+        process = start()
+        until = time.monotonic() + DEADLINE_S
+        while time.monotonic() < until and lag_records(pipeline, settings):
+            time.sleep(0.5)
+        shown = CliRunner().invoke(app, ["status", str(tmp_path / "pipeline.yaml"), "--output", "json"])
+        status = json.loads(shown.output)
+        assert shown.exit_code == 0
+        assert sum(len(c["partitions"]) for c in status["consumers"]) == 2
+        assert {p["partition"]["topic"] for p in status["partitions"]} == {f"{unique}-a"}
+        assert status["problems"] == []
+        drawn = CliRunner().invoke(app, ["status", str(tmp_path / "pipeline.yaml"), "--once"]).output
+        assert "consumers 1" in drawn
+        assert f"{unique}-a-1" in drawn
+        metrics = urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10).read().decode()
+        assert 'headgate_rows_total{table="lake.records"}' in metrics
+        assert 'headgate_consumer_records_total{consumer="1"}' in metrics
+        process.send_signal(signal.SIGINT)  # Ctrl-C
+        said, _ = process.communicate(timeout=DEADLINE_S)
+        assert (process.returncode, said.splitlines()[-1]) == (0, "stopped")
+    finally:
+        process.kill()
+    verdict = verify_table(spark, open_catalog(pipeline.lake), pipeline.tables[0])
+    assert (verdict.problems, verdict.rows) == ((), 3000)
+
+
+def committed_rows(pipeline: Pipeline) -> int:
+    table = load_table(open_catalog(pipeline.lake), pipeline.tables[0].name)
+    return 0 if table is None else read_ledger(table).totals.rows
 
 
 def test_what_cannot_work_is_said_in_one_line_before_anything_starts(tmp_path: Path, broker: EmbeddedKafka) -> None:

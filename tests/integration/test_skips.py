@@ -8,9 +8,16 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from headgate.cli.main import app
+from headgate.controller.status import StatusReader
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.lake.maintenance import expire_snapshots
+from headgate.lake.skips import keep_skips
+from headgate.lake.tables import open_catalog
 from headgate.model import Skip, TopicPartition
+from headgate.model.messages import ConsumerState
 from tests.integration.pipeline_harness import PipelineRun, eventually
 
 COMPACTED = {
@@ -96,7 +103,7 @@ def offsets(run: PipelineRun, table: str) -> list[int]:
     return [row["_offset"] for row in run.rows(table)]
 
 
-def test_what_retention_took_before_it_was_read_is_recorded_and_passed(landed: PipelineRun) -> None:
+def test_a_log_that_was_shortened_before_it_was_first_seen_begins_where_it_begins(landed: PipelineRun) -> None:
     assert offsets(landed, "lake.shortened") == [4, 5, 6, 7, 8, 9]
     verdict = landed.assert_exactly_once("lake.shortened")
     # The ledger begins where Kafka's log did when the partition was first seen.
@@ -157,9 +164,77 @@ def test_records_deleted_or_a_topic_made_anew_behind_the_consumer_s_back_are_rep
         eventually(lambda: name not in run.admin.list_topics(timeout=10).topics, "the topic is gone")
         run.create("remade")
         run.produce("remade", [b"y"] * 3)
-        error = run.error_of(worker, "made anew")
-        assert f"{remade[0]} ends at 3 but the lake holds everything before 10" in error
+        eventually(lambda: [p for p in problems(run) if f"topic {name} was deleted and made anew" in p], "it is told")
+        run.produce("remade", [b"y"] * 20)  # past where the ledger stands
         run.produce("deleted", [b"x"] * 5)
-        run.wait_until_landed()
-        assert run.assert_exactly_once("lake.t").rows == 30
+        eventually(lambda: len(run.rows("lake.t")) == 30, "the others go on")
+        verdict = run.assert_exactly_once("lake.t")
+        assert verdict.ledger.next[remade[0]] == 10
+        assert {bytes(row["value"]) for row in run.rows("lake.t")} == {b"x"}
         assert worker.alive
+
+
+def test_a_topic_made_anew_while_nothing_ran_is_not_mistaken_for_the_old_one_unless_a_person_says_so(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, [{"name": "lake.t"}], {"moved": 1}) as run:
+        run.produce("moved", [b"x"] * 10)
+        run.run()
+        run.wait_until_landed()
+        run.stop()
+        name = run.topic("moved")
+        run.admin.delete_topics([name])[name].result(30)
+        eventually(lambda: name not in run.admin.list_topics(timeout=10).topics, "the topic is gone")
+        run.create("moved", 2)
+        run.produce("moved", [b"x"] * 15)  # further than the ledger: offsets alone look as if five were new
+        run.produce("moved", [b"x"] * 5, partition=1)
+        worker = run.run()
+        eventually(lambda: problems(run), "it is told")
+        beats = len(run.events(ConsumerState))
+        eventually(lambda: len(run.events(ConsumerState)) > beats + 3, "time enough to read something")
+        assert len(run.rows("lake.t")) == 10
+
+        # It was moved with its offsets: what is new is read, also of the partition that the old one did not have.
+        said = CliRunner().invoke(app, ["maintain", str(tmp_path / "pipeline.yaml"), "--same-topic", name])
+        assert (said.exit_code, said.output) == (0, f"lake.t: {name} is accepted with its new id\n")
+        run.wait_until_landed()
+        assert worker.alive
+        run.stop()
+        assert run.assert_exactly_once("lake.t").rows == 20
+        assert problems(run) == ()
+        again = CliRunner().invoke(app, ["maintain", str(tmp_path / "pipeline.yaml"), "--same-topic", name])
+        assert again.output == f"lake.t: {name} was known already\n"
+
+
+def test_what_was_skipped_stays_on_record_when_its_snapshots_are_expired(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, [{"name": "lake.t"}], {"t": 1}) as run:
+        run.run()
+        for records in (1, 2, 3):
+            produce_transactions(run, "t", (records, True))
+            run.wait_until_landed()
+        run.stop()
+        partition = TopicPartition(run.topic("t"), 0)
+        markers = tuple(Skip(partition, at, at + 1, 1, "gap") for at in (1, 4, 8))
+        assert run.verify("lake.t").skips == markers
+        catalog = open_catalog(run.pipeline.lake)
+        lake = run.pipeline.lake.model_copy(update={"keep_snapshots": 1})
+        table = run.iceberg("lake.t")
+        for _ in range(2):  # as two committers would
+            keep_skips(catalog, lake, table, [s.snapshot_id for s in table.snapshots()[:2]])
+        assert expire_snapshots(catalog, "lake.t", lake) >= 2
+        assert len(run.iceberg("lake.t").snapshots()) == 1
+        verdict = run.assert_exactly_once("lake.t")
+        assert (verdict.skips, verdict.skipped, verdict.rows) == (markers, 3, 6)
+        listed = run.iceberg("lake.t__skipped").scan().to_arrow().sort_by("start_offset").to_pylist()
+        assert [row["start_offset"] for row in listed] == [1, 4]  # 8 is in the snapshot that is left
+
+
+def problems(run: PipelineRun) -> tuple[str, ...]:
+    """What `headgate status` shows as problems."""
+    reader = StatusReader(run.settings, run.names, run.pipeline.slo)
+    try:
+        return reader.refresh().problems
+    finally:
+        reader.close()

@@ -6,9 +6,15 @@ from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from headgate.cli.main import app
+from headgate.errors import KafkaUnavailable
+from headgate.kafka import offsets
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.lake import committer
 from headgate.lake.maintenance import sweep_orphans
 from headgate.lake.tables import open_catalog
 from headgate.model import TopicPartition
@@ -124,6 +130,36 @@ def test_a_table_gains_and_widens_columns_and_refuses_what_does_not_fit_until_it
             run.assert_exactly_once(table)
 
 
+def test_another_partitioning_than_the_table_has_is_refused_with_both_named(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    table: dict[str, Any] = {"name": "lake.t", "format": "json", "schema": "country STRING, at TIMESTAMP"}
+    with PipelineRun(tmp_path, broker, spark, [{**table, "partition_by": ["day(at)"]}], {"t": 1}) as run:
+        record = {"country": "de", "at": "2024-03-01T00:30:00Z"}
+        run.produce("t", as_json(record))
+        run.run()
+        run.wait_until_landed()
+        run.stop()
+
+        other = {**table, "partition_by": ["day(at)", "country"]}
+        run.reload([other])
+        checked = CliRunner().invoke(app, ["check", str(tmp_path / "pipeline.yaml")])
+        expected = "the table is partitioned by day(at) and partition_by says day(at), country"
+        assert checked.exit_code == 1
+        assert f"lake.t: {expected}" in checked.output
+        run.produce("t", as_json(record))
+        worker = run.run()
+        assert expected in run.error_of(worker, "partitioned by")
+        run.stop()
+
+        with run.iceberg("lake.t").update_spec() as update:  # as an ALTER TABLE would
+            update.add_identity("country")
+        run.run()
+        run.wait_until_landed()
+        run.stop()
+        assert run.assert_exactly_once("lake.t").rows == 2
+
+
 def test_topics_and_partitions_that_come_up_while_running_are_taken_in_and_records_routed(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -187,3 +223,57 @@ def test_starting_from_latest_leaves_out_what_was_there_but_nothing_that_comes_u
             TopicPartition(run.topic("old"), 0): 5,
             TopicPartition(run.topic("new"), 0): 0,
         }
+
+
+def test_latest_is_waited_for_when_the_brokers_do_not_say_at_once_where_it_is(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, [{"name": "lake.t"}], {"t": 2}, start_from="latest") as run:
+        run.produce("t", [b"before"] * 5)
+        answers: list[object] = [KafkaUnavailable("told to fail"), {}]
+
+        def end_offsets(*asked: Any) -> dict[TopicPartition, int]:
+            answer = answers.pop(0) if answers else offsets.end_offsets(*asked)
+            if isinstance(answer, Exception):
+                raise answer
+            assert isinstance(answer, dict)
+            return answer
+
+        monkeypatch.setattr(committer, "end_offsets", end_offsets)
+        run.committer()
+        eventually(lambda: len(known_partitions(run, "lake.t")) == 2, "the committer has looked")
+        assert not answers
+        state = run.messages(run.names.ledger, LedgerState)[-1]
+        assert sorted(p.next for p in state.positions) == [0, 5]
+
+
+def test_a_filter_that_spark_knows_to_be_empty_is_counted_and_holds_nobody_up(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = [{"name": "lake.none", "where": "key = 'a' AND key = 'b'"}, {"name": "lake.all"}]
+    with PipelineRun(tmp_path, broker, spark, tables, {"t": 1}) as run:
+        run.produce("t", [b"x"] * 10)
+        run.run()
+        run.wait_until_landed()
+        run.produce("t", [b"x"] * 10)
+        run.wait_until_landed()
+        run.stop()
+        none = run.assert_exactly_once("lake.none")
+        assert (none.rows, none.filtered, none.offsets) == (0, 20, 20)
+        assert run.assert_exactly_once("lake.all").rows == 20
+
+
+def test_latest_stays_where_the_first_committer_saw_it_though_it_died_before_it_committed_anything(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, [{"name": "lake.t"}], {"t": 1}, start_from="latest") as run:
+        run.produce("t", [b"before"] * 5)
+        first = run.committer()
+        eventually(lambda: known_partitions(run, "lake.t"), "the first committer has looked")
+        first.stop()
+        run.produce("t", [b"after"] * 3)
+        run.run()
+        eventually(lambda: sum(p.next for p in run.messages(run.names.ledger, LedgerState)[-1].positions) == 8, "done")
+        run.stop()
+        assert [row["value"] for row in run.rows("lake.t")] == [b"after"] * 3
+        assert run.assert_exactly_once("lake.t").ledger.origin == {TopicPartition(run.topic("t"), 0): 5}

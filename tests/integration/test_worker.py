@@ -133,12 +133,11 @@ def test_commands_are_durable_before_they_are_acknowledged_and_may_come_twice_la
         eventually(lambda: sum(r.end == 12 for a in announced(run) for r in a.ranges) == 1, "the other one goes on")
         assert [r.end for a in announced(run) for r in a.ranges if r.partition == first] == so_far
 
-        # The same command again, and one of a controller that is no longer in charge.
-        again = StopConsuming(stopped.command_id, run.epoch, 1, worker.life, (first,))
-        run.send(again)
-        eventually(
-            lambda: len([e for e in run.events(ConsumingStopped) if e.command_id == again.command_id]) == 2, "ack"
-        )
+        # Old commands of this controller again, and one of a controller that is no longer in charge.
+        run.send(start)
+        run.send(StopConsuming(stopped.command_id, run.epoch, 1, worker.life, (first,)))
+        assert state_of(run, worker).partitions == (second,)
+        assert [e for e in run.events(ConsumingStopped) if e.command_id == stopped.command_id] == [stopped, stopped]
         run.epoch = 2
         assert state_of(run, worker).partitions == (second,)
         run.send(StopConsuming("stale", 1, 1, worker.life, (second,)))
@@ -181,19 +180,19 @@ def test_a_consumer_returns_from_death_with_its_partitions_and_ends_its_former_s
 
 
 def test_a_consumer_reads_no_faster_than_its_cap(broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path) -> None:
-    cap_bytes_per_s = 20_000
+    cap_bytes_per_s = 40_000
     settings = {"rate_cap_bytes_per_s": cap_bytes_per_s, "wait_s": "100 ms"}
     with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}, consumer=settings) as run:
-        run.produce("t", [KILOBYTE] * 120)
+        run.produce("t", [KILOBYTE] * 400)
         run.run()
         run.wait_until_landed()
         run.stop()
         cycles = run.messages(run.names.cycles, CycleRecord)
         later_bytes = sum(c.payload_bytes for c in cycles[1:])
         seconds = (cycles[-1].at_ms - cycles[0].at_ms) / 1000
-        assert sum(c.payload_bytes for c in cycles) == 120_000
-        assert later_bytes <= 1.5 * cap_bytes_per_s * seconds + 2 * cap_bytes_per_s
-        assert max(c.payload_bytes for c in cycles) < 120_000
+        assert sum(c.payload_bytes for c in cycles) == 400_000
+        assert later_bytes >= 250_000  # before the first cycle the size of records is a guess, and may be a wrong one
+        assert later_bytes <= 1.1 * cap_bytes_per_s * seconds + 2 * cap_bytes_per_s
         run.assert_exactly_once("lake.t")
 
 

@@ -1,14 +1,16 @@
 """The controller on virtual parts: its states, its handovers, its liveness and its journal. Time is virtual."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from headgate.controller.dry_run import DryRun
 from headgate.controller.machine import Controller
-from headgate.controller.ports import Command, Event, Superseded
+from headgate.controller.ports import Command, Event
 from headgate.controller.settings import Settings
 from headgate.controller.virtual import TABLE, Behaviour, VirtualPipeline
+from headgate.errors import Superseded
 from headgate.model import Assignment, TopicPartition
 from headgate.model.messages import (
     ConsumerState,
@@ -34,6 +36,7 @@ SETTINGS = Settings(
     stuck_deadline_s=30,
     commit_wait_s=10,
     stop_deadline_s=10,
+    down_deadline_s=60,
 )
 
 
@@ -270,6 +273,17 @@ def test_a_consumer_that_cannot_be_restarted_gives_its_partitions_to_others() ->
     assert alerts[0].alerts[0].startswith("consumer 2 was given up after 4 lives in a row")
 
 
+def test_an_owner_that_does_not_come_back_holds_decisions_up_for_a_bounded_time_only() -> None:
+    world, running = two_consumers()
+    world.behaviour.start_s = lambda n: 1e6 if n == 2 else 5.0  # starts, and then nothing
+    world.fleet.kill(2)
+    world.run_until(running, lambda: 3 in running.assignment.owners, deadline_s=SETTINGS.down_deadline_s + 20)
+    world.run_until(running, settled(world, running))
+    assert sorted(world.owned()) == [1, 3]
+    (alert,) = decisions(world, "alert")
+    assert alert.alerts[0].startswith("consumer 2 did not come back within 60 s; its partitions go to others")
+
+
 def test_starts_are_retried_with_growing_pauses() -> None:
     world = VirtualPipeline({A: 1.0})
     world.fleet.refused[1] = 2
@@ -297,6 +311,7 @@ def test_an_owner_that_dies_before_it_acknowledges_a_stop_does_not_block_the_gro
     world, running = two_consumers(Behaviour(cycle_s=lambda n: 3.0))
     world.rates[B] = 1.2
     world.run_until(running, lambda: bool(stops(world)))
+    created = world.fleet.lives[3]
     world.fleet.kill(2)
     world.run_until(running, lambda: running.history.count("Synchronize") == 2, deadline_s=25)
     failed = [r.outcome for r in world.channel.records if r.outcome.startswith("out of sync")]
@@ -304,6 +319,7 @@ def test_an_owner_that_dies_before_it_acknowledges_a_stop_does_not_block_the_gro
     world.run_until(running, lambda: len(decisions(world)) == 2)
     world.run_until(running, settled(world, running))
     assert world.owned()[2] == {B}
+    assert world.fleet.lives[3] is created  # it was needed all the time, so it was not stopped meanwhile
 
 
 def test_a_lost_acknowledgement_ends_in_out_of_sync_and_the_real_state_is_found() -> None:
@@ -453,6 +469,16 @@ def test_one_odd_heartbeat_is_a_late_one_and_two_are_a_difference() -> None:
     world.run_until(running, settled(world, running))
 
 
+def test_a_restarted_controller_ends_a_lost_consumer_whose_id_nobody_has_any_more() -> None:
+    world, _ = two_consumers()
+    zombie = world.fleet.lose(2)
+    world.rates.update({A: 0.3, B: 0.3, C: 0.3})  # one consumer is enough now
+    second = controller(world)
+    world.run_until(second, lambda: not zombie.is_alive)
+    world.run_until(second, settled(world, second))
+    assert world.owned() == {1: {A, B, C}}
+
+
 # Spares
 
 
@@ -475,6 +501,17 @@ def test_a_warm_spare_takes_over_without_waiting_for_a_start() -> None:
     (owner,) = world.owned()
     assert len(world.fleet.running()) == 2
     assert owner in world.fleet.running()
+
+
+def test_a_spare_that_never_comes_up_holds_nobody_up() -> None:
+    settings = replace(SETTINGS, warm=1)
+    world, running = two_consumers(Behaviour(start_s=lambda n: 1e6 if n == 3 else 5.0), settings)
+    world.run_until(running, lambda: 3 in world.fleet.running())
+    world.behaviour.loses = lambda event: isinstance(event, ConsumingStopped)
+    world.rates[B] = 1.2  # a decision that ends in out of sync
+    world.run_until(running, lambda: running.history.count("Synchronize") == 2)
+    world.behaviour.loses = lambda event: False
+    world.run_until(running, lambda: running.state == "Sentinel", deadline_s=5)
 
 
 def test_the_lowest_free_id_is_reused() -> None:

@@ -11,15 +11,8 @@ import fastavro
 import pytest
 
 from headgate.errors import ConfigError
-from headgate.kafka.load import (
-    AVRO_SCHEMA,
-    FORMATS,
-    Carry,
-    FixedSize,
-    NoWaiting,
-    UniformSize,
-    split_count,
-)
+from headgate.kafka.load import Carry, NoWaiting, split_count
+from headgate.kafka.load_records import AVRO_SCHEMA, FORMATS, FixedSize, UniformSize
 from headgate.model import TopicPartition
 from headgate.simulation.workload import (
     SHAPES,

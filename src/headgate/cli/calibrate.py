@@ -17,7 +17,8 @@ from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.config.units import BYTES_PER_S
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import FIELDS_DDL, FixedSize, LoadGenerator, NoWaiting
+from headgate.kafka.load import LoadGenerator, NoWaiting
+from headgate.kafka.load_records import FIELDS_DDL, FixedSize
 from headgate.model import TopicPartition
 from headgate.simulation.workload import Steady
 

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import load_catalog
 from pyiceberg.io import load_file_io
 
+from headgate.cli.output import Output
 from headgate.config import (
     Pipeline,
     PipelineFileError,
@@ -29,8 +31,10 @@ from headgate.config import (
     librdkafka_settings,
     load_pipeline,
 )
+from headgate.config.pipeline import Table
 from headgate.config.problems import nearest
-from headgate.errors import ConfigError, HeadgateError, KafkaUnavailable
+from headgate.errors import ConfigError, HeadgateError, KafkaUnavailable, LakeError
+from headgate.lake.tables import layout_problem, load_table
 
 _BROKER_DEADLINE_S = 5.0
 _LAKE_DEADLINE_S = 20.0
@@ -42,11 +46,6 @@ class Status(StrEnum):
     failed = "failed"
     warning = "warning"
     skipped = "skipped"
-
-
-class Output(StrEnum):
-    text = "text"
-    json = "json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +229,22 @@ def _catalog(pipeline: Pipeline, offline: bool) -> Iterator[Finding]:
     def namespaces() -> str:
         return f"{len(load_catalog(lake.catalog_name, **properties).list_namespaces())} namespace(s)"
 
-    yield _answered("catalog", lake.catalog_name, namespaces)
+    asked = _answered("catalog", lake.catalog_name, namespaces)
+    yield asked
+    if asked.status is not Status.ok:
+        return
+    for table in pipeline.tables:
+        yield _answered("table", table.name, partial(_layout, lake.catalog_name, properties, table))
+
+
+def _layout(catalog: str, properties: Mapping[str, str], table: Table) -> str:
+    existing = load_table(load_catalog(catalog, **properties), table.name)
+    if existing is None:
+        return "will be created"
+    problem = layout_problem(existing, table.partition_by)
+    if problem is not None:
+        raise LakeError(problem)
+    return f"{len(existing.schema().fields)} column(s)"
 
 
 def _answered(check: str, what: str, ask: Callable[[], str]) -> Finding:
@@ -322,6 +336,8 @@ def topic_findings(pipeline: Pipeline, existing: frozenset[str]) -> Iterator[Fin
 
 
 def _said(error: Exception) -> str:
+    if isinstance(error, HeadgateError):
+        return str(error)
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 

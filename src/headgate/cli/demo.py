@@ -26,7 +26,9 @@ from headgate.cli.pipeline_file import PIPELINE_IN_HOME
 from headgate.cli.view import render, seconds
 from headgate.errors import HeadgateError, SetupError
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import FIELDS_DDL, FixedSize, LoadGenerator, LoadReport, prepare_topics
+from headgate.kafka.load import LoadGenerator, LoadReport
+from headgate.kafka.load_records import FIELDS_DDL, FixedSize
+from headgate.kafka.load_topics import prepare_topics
 from headgate.lake.latency import merge_quantiles
 from headgate.model import TopicPartition
 from headgate.simulation.workload import Workload, rise_shift_fall
@@ -124,15 +126,20 @@ def _run(console: Console, home: Path, minutes: float, seed: int) -> bool:
             kafka.stop()
 
 
+_MARK = ".headgate-demo"
+"""Only a folder with this file in it is ever removed."""
+
+
 def _make_room(home: Path) -> None:
     """An empty home. What an earlier demo left there is removed, its Kafka stopped first if it was killed."""
     if home.exists() and any(home.iterdir()):
-        if not (home / PIPELINE_IN_HOME).is_file() and not (home / "kafka").is_dir():
+        if not (home / _MARK).is_file():
             raise SetupError(f"{home} is not empty and not a demo's; choose another --home")
         if (home / "kafka").is_dir():
             EmbeddedKafka(home / "kafka").stop()
         shutil.rmtree(home)
     home.mkdir(parents=True, exist_ok=True)
+    (home / _MARK).write_text("Made by headgate demo, which removes this folder when it starts again.\n")
     if shutil.disk_usage(home).free < 1_000_000_000:
         raise SetupError(f"less than 1 GB is free at {home}; free some, or choose another --home")
 

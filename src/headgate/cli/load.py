@@ -25,19 +25,9 @@ from rich.table import Table
 
 from headgate.cli.logs import log_to
 from headgate.config.units import BYTES, BYTES_PER_S, SECONDS, Unit
-from headgate.kafka.load import (
-    BROKER_DEFAULT,
-    FIELDS_DDL,
-    FixedSize,
-    LoadGenerator,
-    LoadProgress,
-    LoadReport,
-    NoWaiting,
-    RealTime,
-    RecordSize,
-    UniformSize,
-    prepare_topics,
-)
+from headgate.kafka.load import LoadGenerator, LoadProgress, LoadReport, NoWaiting, RealTime
+from headgate.kafka.load_records import FIELDS_DDL, FixedSize, RecordSize, UniformSize
+from headgate.kafka.load_topics import BROKER_DEFAULT, prepare_topics
 from headgate.simulation.workload import ShapeParameters, workload_of_shape
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,11 @@ def run(
         bool, typer.Option("--dry-run", help="Print decisions and their reasons; start nothing, move nothing.")
     ] = False,
     roles: Annotated[
-        str, typer.Option(help="Which parts run here; spread them over processes for isolation.")
+        str,
+        typer.Option(
+            help="Which parts run here. monitor: measures write rates; controller: decides, and starts and stops "
+            "consumers; committer: commits what they wrote. Each may run as a process of its own."
+        ),
     ] = "monitor,controller,committer",
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more, also to the terminal.")] = False,
 ) -> None:
@@ -47,6 +51,8 @@ def run(
     stop = threading.Event()
 
     def asked_to_stop(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():  # a second Ctrl-C does not wait; what is lost is only work that the next start repeats
+            raise KeyboardInterrupt
         stop.set()
 
     signal.signal(signal.SIGTERM, asked_to_stop)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 
 from headgate.cli.logs import log_to
+from headgate.cli.output import Output
 from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
 from headgate.cli.view import render
 from headgate.config.clients import librdkafka_settings
@@ -27,7 +28,7 @@ def status(
     file: PipelineArgument = None,
     home: Annotated[Path | None, typer.Option(help="Instead of FILE: a folder that `demo --home` kept.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
-    output: Annotated[str, typer.Option(help="text or json; json prints once.")] = "text",
+    output: Annotated[Output, typer.Option(help="text for people; json for programs, printed once.")] = Output.text,
     interval_s: Annotated[float, typer.Option(help="Seconds between updates.", min=0.2)] = 1.0,
 ) -> None:
     """Consumers, partitions, rates, lag, latency and the last decisions; live until Ctrl-C.
@@ -40,7 +41,7 @@ def status(
     _check_it_ran(pipeline)
     reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.slo)
     try:
-        if output == "json":
+        if output is Output.json:
             typer.echo(json.dumps(as_json(reader.refresh()), indent=2))
         elif once:
             Console().print(render(reader.refresh(), reader.decisions, pipeline.name))

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headgate.cli.logs import log_to
+from headgate.cli.output import Output
 from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
 from headgate.model import Ledger
 
@@ -17,7 +18,7 @@ from headgate.model import Ledger
 def verify(
     file: PipelineArgument = None,
     home: Annotated[Path | None, typer.Option(help="Instead of FILE: a folder that `demo --home` kept.")] = None,
-    output: Annotated[str, typer.Option(help="text or json.")] = "text",
+    output: Annotated[Output, typer.Option(help="text for people, json for programs.")] = Output.text,
 ) -> None:
     """Checks with Spark that every offset is in its table exactly once.
 
@@ -34,7 +35,7 @@ def verify(
     pipeline = load_pipeline(find_pipeline(file, home))
     log_to(None)
     catalog = open_catalog(pipeline.lake)
-    console = Console(stderr=output == "json")
+    console = Console(stderr=output is Output.json)
     with console.status("starting Spark"):
         logs = pipeline.home / "verify"
         conf = {"spark.sql.shuffle.partitions": "8", **pipeline.consumer.spark.conf}
@@ -46,7 +47,7 @@ def verify(
                 verdicts.append(verify_table(spark, catalog, table))
     finally:
         spark.stop()
-    if output == "json":
+    if output is Output.json:
         typer.echo(json.dumps([_as_json(v) for v in verdicts], indent=2))
     else:
         print_verdicts(console, verdicts)

@@ -24,7 +24,8 @@ def seconds(value: float | None) -> str:
 
 
 def render(status: PipelineStatus, decisions: Sequence[DecisionRecord] = (), title: str = "") -> RenderableType:
-    parts: list[RenderableType] = [_headline(status), _consumers(status), _partitions(status.partitions)]
+    problems = [Text(problem, "red") for problem in status.problems]
+    parts: list[RenderableType] = [_headline(status), *problems, _consumers(status), _partitions(status.partitions)]
     shown = [d for d in decisions if d.moved or d.created or d.deleted or d.alerts][-4:]
     if shown:
         parts.append(_decisions(shown))
@@ -105,7 +106,9 @@ def _partitions(partitions: Sequence[PartitionStatus]) -> Table:
     hottest = sorted(partitions, key=lambda p: -p.bytes_per_s)[:_MOST_PARTITIONS]
     for p in sorted(hottest, key=lambda p: p.partition):
         owner = "–" if p.owner is None else str(p.owner)
-        table.add_row(str(p.partition), owner, rate(p.bytes_per_s), f"{p.lag_records:,}")
+        table.add_row(
+            str(p.partition), owner, rate(p.bytes_per_s), "–" if p.lag_records is None else f"{p.lag_records:,}"
+        )
     if len(partitions) > len(hottest):
         table.add_row(f"… and {len(partitions) - len(hottest)} slower ones", "", "", "")
     return table

@@ -3,7 +3,6 @@
 from headgate.config.clients import (
     java_settings,
     kafka_python_settings,
-    librdkafka_consumer_settings,
     librdkafka_settings,
 )
 from headgate.config.kafka import Kafka
@@ -33,7 +32,6 @@ __all__ = [
     "import_transform",
     "java_settings",
     "kafka_python_settings",
-    "librdkafka_consumer_settings",
     "librdkafka_settings",
     "load_pipeline",
 ]

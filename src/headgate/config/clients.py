@@ -13,21 +13,6 @@ def librdkafka_settings(pipeline: Pipeline) -> dict[str, str]:
     return {"bootstrap.servers": pipeline.kafka.brokers, "log_level": "2", **pipeline.kafka.client}
 
 
-def librdkafka_consumer_settings(pipeline: Pipeline) -> dict[str, str]:
-    """What a confluent-kafka consumer takes on top: group, isolation and fetch tuning (L-25). Never auto-commit."""
-    kafka = pipeline.kafka
-    return librdkafka_settings(pipeline) | {
-        "group.id": pipeline.group,
-        "enable.auto.commit": "false",
-        "auto.offset.reset": pipeline.start_from,
-        "isolation.level": kafka.isolation,
-        "fetch.max.bytes": str(kafka.fetch_max_bytes),
-        "max.partition.fetch.bytes": str(kafka.max_partition_fetch_bytes),
-        "fetch.wait.max.ms": _ms(kafka.fetch_wait_s),
-        "session.timeout.ms": _ms(kafka.session_timeout_s),
-    }
-
-
 def java_settings(pipeline: Pipeline) -> dict[str, str]:
     """What Spark's Kafka connector takes, each key still to be prefixed with `kafka.`; `kafka.java_client` wins."""
     kafka = pipeline.kafka

@@ -26,7 +26,8 @@ class Lake(Section):
     warehouse: str = Field(
         default=f"{HOME}/warehouse",
         min_length=1,
-        description="Where table files go: a path or a URI such as s3://bucket/path. Default <home>/warehouse. Every "
+        description="Where table files go: a path or a URI that both Spark and PyIceberg know, such as "
+        "s3a://bucket/path. Default <home>/warehouse. Every "
         "consumer must be able to write there. Relative paths are relative to the pipeline file.",
     )
     commit_interval_s: Seconds = Field(
@@ -35,10 +36,11 @@ class Lake(Section):
         "files. Default 1 s: fresh enough to watch; longer means fewer snapshots and less metadata.",
     )
     keep_snapshots: int = Field(
-        default=100,
+        default=30,
         ge=1,
-        description="Most snapshots kept per table. Default 100: at a commit per second every snapshot is another "
-        "file for readers to plan with. The one that carries the ledger is always kept.",
+        description="Most snapshots kept per table. Default 30: every commit rewrites the list, and with 100 snapshots "
+        "takes several times as long as with 20; tag a snapshot to keep it. The one that carries the ledger is always "
+        "kept, and with more than 1,500 partitions there are fewer.",
     )
     keep_snapshots_s: SecondsOrZero = Field(
         default=432_000.0,

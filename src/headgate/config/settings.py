@@ -1,5 +1,6 @@
 """The parts of a pipeline file that say how it runs: consumers, fleet, policy, monitor, controller, goal."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -8,6 +9,12 @@ from headgate.config.kafka import Setting
 from headgate.config.problems import wrong
 from headgate.config.section import Section
 from headgate.config.units import SECONDS, Bytes, BytesPerS, Seconds, SecondsOrZero
+
+SPARK_ESSENTIALS: Mapping[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+"""What Spark must be set to for its files to fit Iceberg's timestamps."""
 
 
 class Spark(Section):
@@ -25,8 +32,21 @@ class Spark(Section):
         description="Spark Connect address such as sc://host:15002. Default: none, use master.",
     )
     conf: dict[str, Setting] = Field(
-        default={}, description="Spark settings passed to the session, on top of Headgate's. Default: none."
+        default={},
+        description="Spark settings passed to the session, on top of Headgate's; with remote only spark.sql.* ones. "
+        "The time zone stays UTC and timestamps microseconds, as Iceberg's are. Default: none.",
     )
+
+    @field_validator("conf")
+    @classmethod
+    def _leaves_timestamps_alone(cls, conf: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        for key, value in SPARK_ESSENTIALS.items():
+            if conf.get(key, value) != value:
+                raise wrong(f"must leave {key} at {value}: tables hold microseconds in UTC")
+        fixed = [key for key in conf if not key.startswith("spark.sql.")]
+        if info.data.get("remote") is not None and fixed:
+            raise wrong(f"must hold spark.sql.* settings only when remote is set; set {fixed[0]} on the server")
+        return conf
 
 
 class Consumer(Section):
@@ -78,7 +98,8 @@ class Fleet(Section):
     max_consumers: int = Field(
         default=10,
         ge=1,
-        description="Most consumers at once, whatever the policy asks for. Default 10: a bill has an end.",
+        description="Most consumers that own partitions at once, whatever the policy asks for; warm ones come on top. "
+        "Default 10: a bill has an end.",
     )
     warm: int = Field(
         default=0,
@@ -225,6 +246,12 @@ class Controller(Section):
         default=15.0,
         description="A consumer silent for this many seconds is replaced; must exceed consumer.heartbeat_s. Default "
         "15 s: its partitions stand still that long, and the ledger makes a wrong guess harmless.",
+    )
+    down_deadline_s: Seconds = Field(
+        default=120.0,
+        description="A consumer that was replaced and does not come back within this many seconds is given up, and its "
+        "partitions go to others; until then no other decision is taken. Default 120 s, as fleet.start_deadline_s: "
+        "less would give up starts that only take their time. With warm spares a few seconds are enough.",
     )
     discover_s: Seconds = Field(
         default=5.0,

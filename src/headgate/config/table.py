@@ -17,11 +17,13 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TRANSFORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _PARTITION = re.compile(r"\s*(?:(\w+)\s*\(\s*([^()\s]+)\s*\)|([^()\s]+))\s*")
 _PARTITION_TRANSFORMS = ("identity", "day", "hour")
-_OWN_COLUMNS = ("_topic", "_kafka_partition", "_offset", "_timestamp")
+OWN_COLUMNS = ("_topic", "_kafka_partition", "_offset", "_timestamp")
 _ICEBERGS_COLUMNS = ("_file", "_pos", "_deleted", "_spec_id", "_partition")
 """Reserved by the Iceberg specification; Spark's Iceberg runtime refuses tables that use one."""
-REJECTED = "__rejected"
-"""Ends the name of the table that takes what another table cannot."""
+REJECTED_SUFFIX = "__rejected"
+"""Ends the name of the table that takes the records another table cannot."""
+SKIPPED_SUFFIX = "__skipped"
+"""Ends the name of the table that lists what Kafka skipped."""
 
 
 def qualified(name: str) -> str:
@@ -152,8 +154,9 @@ class Table(Section):
     def _name_is_qualified(cls, name: str) -> str:
         if not _TABLE.fullmatch(name):
             raise wrong("must be namespace.table, of letters, digits, '_' and '-'")
-        if name.endswith(REJECTED):
-            raise wrong(f"must not end in {REJECTED}: that is where rejected records go")
+        for suffix, what in ((REJECTED_SUFFIX, "rejected records go"), (SKIPPED_SUFFIX, "skipped offsets are listed")):
+            if name.endswith(suffix):
+                raise wrong(f"must not end in {suffix}: that is where {what}")
         return qualified(name)
 
     @field_validator("topics")
@@ -242,7 +245,7 @@ def _avro_text(schema: str, folder: Path) -> str:
         fastavro.schema.parse_schema(parsed, named_schemas={})
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, KeyError, TypeError) as error:
         raise wrong("is not a valid Avro schema", f": {type(error).__name__} {error}") from None
-    taken = [field["name"] for field in parsed["fields"] if field["name"] in _OWN_COLUMNS + _ICEBERGS_COLUMNS]
+    taken = [field["name"] for field in parsed["fields"] if field["name"] in OWN_COLUMNS + _ICEBERGS_COLUMNS]
     if taken:
         raise wrong("must not use the names of Headgate's own or Iceberg's reserved columns", f": {', '.join(taken)}")
     return schema

@@ -14,10 +14,11 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StringType, StructType
 
 from headgate.config.pipeline import Table
+from headgate.config.table import OWN_COLUMNS
 from headgate.errors import ConfigError
 
 REASON = "_reason"
-META = ("_topic", "_kafka_partition", "_offset", "_timestamp")
+META = OWN_COLUMNS
 RAW_KEY, RAW_VALUE = "_headgate_key", "_headgate_value"
 """The record as it came, beside decoded fields that may be called key or value too."""
 _KAFKA = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +16,14 @@ from pyspark.sql import functions as F
 
 from headgate.config.clients import java_settings
 from headgate.config.pipeline import Pipeline, Table
+from headgate.config.table import REJECTED_SUFFIX
 from headgate.config.transform import import_transform
 from headgate.consumer.decode import META, RAW_KEY, RAW_VALUE, REASON, decoder, with_meta
 from headgate.consumer.files import Warehouse
-from headgate.consumer.spark import ship_modules
-from headgate.errors import ConfigError, ConsumerError, LakeError
+from headgate.consumer.spark import settle, ship_modules
+from headgate.errors import ConfigError, ConsumerError, LakeError, SparkLost
 from headgate.lake.latency import QUANTILE_POINTS
 from headgate.lake.spark_types import iceberg_schema
-from headgate.lake.tables import REJECTED_SUFFIX
 from headgate.model import CycleStats, Range, Skip, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -33,14 +34,14 @@ _ISOLATION_JOBS = 64
 """Most Spark jobs spent per cycle on finding the records a transform fails on; the rest of the range waits."""
 _ISOLATION_S = 30.0
 """And most time, so that commands do not wait for it longer than their deadline."""
+_WORTH_A_TASK_BYTES = 8_000_000
+"""Payload from which another task, and so another file, is worth it where there are cores to run it."""
 _EXACT_SKIPS = 20
+_CORES_OF_A_STRANGER = 8
+_OBSERVED_S = 10.0
 _PARTITION_VALUE = "_headgate_value"
 _LONGEST_FOLDER = 40
 """Longer partition values are hashed in folder names; file systems allow 255 bytes for everything in them."""
-
-
-class SparkLost(ConsumerError):
-    """The session's JVM is gone: no later cycle can work, so the consumer ends and is replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class TableJob:
     def __init__(self, spark: SparkSession, pipeline: Pipeline, table: Table, warehouse: Warehouse) -> None:
         # A session of its own, so that the view `input` of inline SQL cannot meet another table's.
         self._spark = spark.newSession() if hasattr(spark, "newSession") else spark
+        settle(self._spark, pipeline.consumer.spark.conf)
         self._table = table
         self._warehouse = warehouse
         self._read_committed = pipeline.kafka.isolation == "read_committed"
@@ -80,6 +82,10 @@ class TableJob:
         self._options["kafka.group.id"] = f"{pipeline.group}-reader"
         self._rotation = 0
         self._bytes_per_record = 0.0
+        self._cores = _cores(spark)
+        self._drops_observations = False
+        self._most_records: int | None = None
+        """Fewer at a time while looking for bad records took too long to get anywhere."""
         self.schema = self._checked_schema()
 
     def _checked_schema(self) -> str:
@@ -131,13 +137,16 @@ class TableJob:
 
     def run(self, ranges: Sequence[Range], stem: str) -> JobResult:
         """Reads the ranges and writes their files below `stem`, a name no other cycle uses."""
+        chosen = tuple(ranges) if self._most_records is None else _first(ranges, self._most_records)
         try:
-            result = self._tolerant(tuple(ranges), stem)
+            result = self._tolerant(chosen, stem)
         except (Py4JNetworkError, ConnectionError) as error:
             raise SparkLost(f"Spark does not answer any more: {_reason(error)}") from error
         except (PySparkException, Py4JError, OSError) as error:
             raise ConsumerError(f"table {self._table.name}: {_reason(error)}") from error
         self._rotation += _MEASURED_RANGES
+        if self._most_records is not None:
+            self._most_records = None if chosen == tuple(ranges) else 2 * self._most_records
         return result
 
     def _tolerant(self, ranges: tuple[Range, ...], stem: str) -> JobResult:
@@ -233,7 +242,8 @@ class TableJob:
         decoded = decoded.observe(seen, *_input_metrics(measured))
         good = self._transformed(decoded, bad).observe(written, F.count(F.lit(1)).alias("rows"))
         files = self._save(good, stem, sum(r.offsets for r in ranges))
-        numbers, rows = seen.get, int(written.get["rows"])
+        rows = int(written.get["rows"])
+        numbers = seen.get if rows else self._seen_or_counted(seen, ranges, measured)
         records, bad_count = int(numbers["records"] or 0), int(numbers["bad"] or 0) + len(bad)
         if rows == 0:
             self._warehouse.remove(files)
@@ -258,6 +268,22 @@ class TableJob:
         if records:
             self._bytes_per_record = stats.payload_bytes / records
         return JobResult(ranges, files, rejected_files, skips, stats, _sizes(measured, numbers))
+
+    def _seen_or_counted(
+        self, seen: Observation, ranges: tuple[Range, ...], measured: Sequence[Range]
+    ) -> dict[str, Any]:
+        """What was observed of a batch of which no row was left. Where Spark can tell that from the query alone, it
+        reads nothing, so nothing is observed and `get` never returns: then the records are counted by a job."""
+        if not self._drops_observations:
+            answers: list[dict[str, Any]] = []
+            asking = threading.Thread(target=lambda: answers.append(seen.get), daemon=True)
+            asking.start()
+            asking.join(_OBSERVED_S)
+            if answers:
+                return answers[0]
+            self._drops_observations = True
+        counted = self._decoded(self._read(ranges)).agg(*_input_metrics(measured)).collect()[0]
+        return dict(counted.asDict())
 
     def _filtered(self, records: int, rows: int, rejected: int) -> int:
         dropped = records - rejected - rows
@@ -285,8 +311,12 @@ class TableJob:
         return self._warehouse.list(location)
 
     def _file_count(self, offsets: int) -> int:
-        """Files of about the target size; a batch is usually smaller than one."""
-        return max(1, math.ceil(offsets * self._bytes_per_record / self._table.target_file_bytes))
+        """Files of about the target size; a batch is usually smaller than one. Each file is a task, so where there
+        are cores for more, a large batch becomes more files than that."""
+        payload_bytes = offsets * self._bytes_per_record
+        by_size = math.ceil(payload_bytes / self._table.target_file_bytes)
+        by_work = min(self._cores, math.ceil(payload_bytes / _WORTH_A_TASK_BYTES))
+        return max(1, by_size, by_work)
 
     def _save_rejected(
         self, ranges: tuple[Range, ...], bad: tuple[_Bad, ...], stem: str, expected: int
@@ -366,7 +396,8 @@ class TableJob:
             if low > whole.start:
                 kept.append(Range(whole.partition, whole.start, low))
         if not kept:
-            raise ConsumerError(f"table {self._table.name}: no record could be told good or bad; trying again")
+            self._most_records = max(1, sum(r.offsets for r in ranges) // 16)
+            raise ConsumerError(f"table {self._table.name}: no record could be told good or bad; trying with fewer")
         return tuple(kept), tuple(bad)
 
     def _fails_again(self, part: Range, reason: str) -> str:
@@ -384,6 +415,24 @@ class TableJob:
         except (PySparkException, Py4JError) as error:
             return _reason(error)
         return None
+
+
+def _first(ranges: Sequence[Range], records: int) -> tuple[Range, ...]:
+    """As many offsets from the beginning of these ranges."""
+    taken = []
+    for read in ranges:
+        if records <= 0:
+            break
+        taken.append(Range(read.partition, read.start, min(read.end, read.start + records)))
+        records -= read.offsets
+    return tuple(taken)
+
+
+def _cores(spark: SparkSession) -> int:
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except (AttributeError, PySparkException):  # Spark Connect does not say
+        return _CORES_OF_A_STRANGER
 
 
 def _input_metrics(measured: Sequence[Range]) -> list[Column]:

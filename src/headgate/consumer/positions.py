@@ -91,7 +91,7 @@ class Positions:
         for partition in owned:
             if partition not in book.next and partition in book.ledger:
                 book.next[partition] = book.ledger[partition]
-        return {p: book.next[p] for p in owned if p in book.next}
+        return {p: book.next[p] for p in owned if p in book.next and p in book.ledger}
 
     def exists(self, table: str) -> bool | None:
         state = self._books[table].state

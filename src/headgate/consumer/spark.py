@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headgate import jars
+from headgate.config.settings import SPARK_ESSENTIALS
 
 log = logging.getLogger(__name__)
 
@@ -23,9 +24,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.driver.memory": "1g",
     # Several consumers of one process share its executors fairly instead of first come, first served.
     "spark.scheduler.mode": "FAIR",
-    # Iceberg's timestamptz is microseconds in UTC.
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    **SPARK_ESSENTIALS,
     # A cycle reads a few megabytes: re-planning between stages and hundreds of shuffle partitions cost more.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
@@ -107,6 +106,17 @@ def start_session(
     with _errors_to(logs / "spark-stderr.log"):
         session: SparkSession = builder.getOrCreate()
     return session
+
+
+def settle(session: SparkSession, conf: Mapping[str, str]) -> None:
+    """Settings that hold for one session: a new one, or one on a server (Spark Connect), knows nothing of ours."""
+    for key, value in {**SETTINGS, **conf}.items():
+        if not key.startswith("spark.sql."):
+            continue
+        if session.conf.isModifiable(key):
+            session.conf.set(key, value)
+        elif session.conf.get(key, None) != value:
+            log.warning("%s cannot be set for a session; set it where Spark is started", key)
 
 
 @contextmanager

@@ -5,13 +5,12 @@ the brokers before a stop is acknowledged, and what it owns is on disk before it
 """
 
 import logging
-import math
 import threading
 import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
@@ -22,10 +21,11 @@ from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Pipeline
 from headgate.consumer.files import Warehouse
 from headgate.consumer.gather import Pending, RateCap, choose_ranges
-from headgate.consumer.job import JobResult, SparkLost, TableJob
+from headgate.consumer.job import JobResult, TableJob
+from headgate.consumer.pace import Pace, Patience
 from headgate.consumer.positions import Positions
 from headgate.consumer.state import SavedState, StateFile
-from headgate.errors import ConfigError, ConsumerError, HeadgateError
+from headgate.errors import ConfigError, ConsumerError, HeadgateError, SparkLost, Superseded
 from headgate.failpoints import reach
 from headgate.kafka.channel import BEGINNING, END, Outbox, Tail, Topics
 from headgate.kafka.offsets import beginning_offsets, end_offsets
@@ -55,55 +55,10 @@ _THROUGHPUT = Gauge("headgate_consumer_throughput_bytes_per_second", "Over the l
 _GUESSED_BYTES_PER_RECORD = 50_000.0
 """Until the first records of a topic were read: a high guess costs one small cycle, a low one could mean gigabytes."""
 _POLL_S = 0.1
+_REMEMBERED_COMMANDS = 1000
 _FAILED_WAIT_S = 5.0
 _REFUSED_WAIT_S = 60.0
 """Longest waits before trying again; a refused announcement leaves files behind, so it is not repeated often."""
-
-
-class Superseded(HeadgateError):
-    """Another life of this consumer has taken over; this one must end without a word."""
-
-
-@dataclass
-class _Pace:
-    """Throughput, busy share and capacity, smoothed over the last cycles."""
-
-    throughput_bytes_per_s: float = 0.0
-    busy_share: float = 0.0
-    capacity_bytes_per_s: float = 0.0
-
-    def add(self, payload_bytes: int, busy_s: float, total_s: float, peak: bool) -> None:
-        weight = 1 - math.exp(-total_s / 10)
-        self.throughput_bytes_per_s += weight * (payload_bytes / max(total_s, 1e-6) - self.throughput_bytes_per_s)
-        self.busy_share += weight * (busy_s / max(total_s, 1e-6) - self.busy_share)
-        if peak and busy_s > 0:  # only a full batch shows what the consumer can do (L-26)
-            measured = payload_bytes / busy_s
-            known = self.capacity_bytes_per_s
-            self.capacity_bytes_per_s = measured if known == 0 else known + 0.3 * (measured - known)
-
-
-class _Patience:
-    """Tables that fail or are refused are left alone for a while, longer each time; the others go on meanwhile."""
-
-    def __init__(self) -> None:
-        self._troubles: dict[str, tuple[str, int, float]] = {}
-
-    def failed(self, table: str, error: str, most_s: float) -> None:
-        times = self._troubles.get(table, ("", 0, 0.0))[1] + 1
-        self._troubles[table] = (error, times, time.monotonic() + min(most_s, 0.2 * 2 ** min(times, 20)))
-
-    def fine(self, table: str) -> None:
-        self._troubles.pop(table, None)
-
-    def in_flight(self, table: str, most: int) -> int:
-        """How many announcements may be without a verdict now: in trouble one at a time, and none while it waits."""
-        if table not in self._troubles:
-            return most
-        return 1 if time.monotonic() >= self._troubles[table][2] else 0
-
-    @property
-    def errors(self) -> list[str]:
-        return [f"{table}: {error}" for table, (error, _, _) in sorted(self._troubles.items())]
 
 
 class Worker:
@@ -121,7 +76,7 @@ class Worker:
         self._topics = Topics(pipeline.name)
         self._state_file = StateFile(folder or pipeline.home / "consumers" / str(consumer_id))
         self._positions = Positions(table.name for table in pipeline.tables)
-        self._pace = _Pace()
+        self._pace = Pace()
         self._cap = RateCap(self._settings.rate_cap_bytes_per_s, time.monotonic())
         self._sizes: dict[TopicPartition, float] = {}
         self._owned: frozenset[TopicPartition] = frozenset()
@@ -131,8 +86,10 @@ class Worker:
         self._started_ms = 0
         self._cycle_error = ""
         self._failures = 0
-        self._patience = _Patience()
+        self._patience = Patience()
         self._unreadable: dict[TopicPartition, str] = {}
+        self._obeyed: dict[str, ConsumingStarted | ConsumingStopped] = {}
+        """Answers to the commands of late, by their id."""
         self._ended = threading.Event()
 
     # Life
@@ -166,9 +123,15 @@ class Worker:
             raise
         finally:
             self._ended.set()
+            self._forget_gauges()
             if heart.is_alive():
                 heart.join(5)
             self._leave(silently=kill.is_set(), reason=reason)
+
+    def _forget_gauges(self) -> None:
+        """A consumer that is gone has no lag; counters stay, they say what was done."""
+        for gauge in (_LAG, _THROUGHPUT, _PHASE):
+            gauge.remove_by_labels({"consumer": str(self.id)})
 
     def _resume(self) -> Tail:
         """Picks up where this id left off: its partitions and its place among the commands (L-20)."""
@@ -256,6 +219,9 @@ class Worker:
             if isinstance(command, StateQuery):
                 answers.append(self._describe(command.command_id))
                 continue
+            if command.command_id in self._obeyed:  # sent twice: acknowledged twice and done once (L-19)
+                answers.append(self._obeyed[command.command_id])
+                continue
             if command.incarnation > self.incarnation:
                 raise Superseded(f"consumer {self.id} lives on as {command.incarnation}; {self.incarnation} ends")
             if command.incarnation not in ("", self.incarnation):
@@ -281,7 +247,11 @@ class Worker:
         for answer in answers:
             if isinstance(answer, ConsumerState):
                 answer = replace(answer, partitions=tuple(sorted(self._owned)))
+            else:
+                self._obeyed[answer.command_id] = answer
             self._outbox.send(self._topics.control, answer)
+        while len(self._obeyed) > _REMEMBERED_COMMANDS:
+            del self._obeyed[next(iter(self._obeyed))]
         self._outbox.flush()
         reach("command.acknowledged")
 
@@ -538,6 +508,7 @@ class Worker:
             sizes=tuple(BytesPerRecord(p.topic, p.partition, size) for p, size in sorted(measured.items())),
             error=self._last_error,
         )
+        log.debug("consumer %d: cycle %d: %d records in %.2f s", self.id, self._cycle, records, busy_s)
         self._outbox.send(self._topics.cycles, record)
 
 

@@ -40,6 +40,7 @@ def settings_of(pipeline: Pipeline) -> Settings:
         start_deadline_s=fleet.start_deadline_s,
         ready_deadline_s=controller.ready_deadline_s,
         ack_deadline_s=controller.ack_deadline_s,
+        down_deadline_s=controller.down_deadline_s,
         heartbeat_deadline_s=controller.heartbeat_deadline_s,
         # A consumer gives its own lost announcements up first; only then is it the one that hangs.
         stuck_deadline_s=max(5 * controller.ack_deadline_s, 2 * pipeline.consumer.commit_deadline_s),

@@ -42,10 +42,10 @@ class KafkaChannel:
         )
         self._take(self._tail.read_to_end(newest_of=topics.ledger))
 
-    def prepare(self, highest_consumer_id: int) -> None:
-        if highest_consumer_id > self._prepared:
-            grow_control(self._admin, self._topics, highest_consumer_id)
-            self._prepared = highest_consumer_id
+    def prepare(self, highest_consumer_id: int) -> int:
+        if highest_consumer_id > self._prepared or self._prepared == 0:
+            self._prepared = grow_control(self._admin, self._topics, highest_consumer_id)
+        return self._prepared
 
     def send(self, command: Command) -> None:
         self._outbox.send(self._topics.control, command, partition=command.consumer_id)

@@ -14,13 +14,13 @@ from headgate.controller.commands import Commander
 from headgate.controller.group_management import GroupManagement
 from headgate.controller.journal import Journal
 from headgate.controller.observing import Measurements
-from headgate.controller.ports import Channel, Clock, Superseded
+from headgate.controller.ports import Channel, Clock
 from headgate.controller.reassign import Change
 from headgate.controller.roster import Roster
 from headgate.controller.sentinel import Sentinel
 from headgate.controller.settings import Settings
 from headgate.controller.synchronize import Synchronize
-from headgate.errors import FleetError, KafkaUnavailable, OutOfSync
+from headgate.errors import FleetError, KafkaUnavailable, OutOfSync, Superseded
 from headgate.fleet import Fleet
 from headgate.model import Assignment
 from headgate.policies import Policy

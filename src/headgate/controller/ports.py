@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from headgate.errors import HeadgateError
 from headgate.model import TopicPartition
 from headgate.model.messages import (
     ConsumerLeft,
@@ -24,10 +23,6 @@ STARTED = "started"
 """Outcome of the record a controller opens its journal with; it tells older controllers of the pipeline to end."""
 
 
-class Superseded(HeadgateError):
-    """A newer controller took over this pipeline; this one must not act any more."""
-
-
 class Clock(Protocol):
     def now_s(self) -> float:
         """Seconds since the epoch (or since the start of a simulation); never goes back."""
@@ -37,8 +32,8 @@ class Clock(Protocol):
 
 
 class Channel(Protocol):
-    def prepare(self, highest_consumer_id: int) -> None:
-        """Makes room for commands to consumers up to this id (L-29)."""
+    def prepare(self, highest_consumer_id: int) -> int:
+        """Makes room for commands to consumers up to this id (L-29); returns the highest one there is room for."""
         ...
 
     def send(self, command: Command) -> None:

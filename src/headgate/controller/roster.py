@@ -49,12 +49,19 @@ class Member:
     load: ConsumerLoad = field(default_factory=ConsumerLoad)
     failures: int = 0
     """Lives in a row that ended before they proved themselves."""
+    down_since_s: float | None = None
+    """When its last life was lost; None while it lives, and for one that never lived yet."""
     start_at_s: float | None = None
     """When to ask the fleet again; None while it was asked."""
 
     @property
     def is_ready(self) -> bool:
         return self.life != ""
+
+    @property
+    def is_unborn(self) -> bool:
+        """Asked for by us and never heard of: it will own nothing, so nobody has to ask it what it owns."""
+        return not self.is_ready and self.down_since_s is None
 
 
 class Roster:
@@ -72,7 +79,7 @@ class Roster:
         """The last member of each id that is none any more: its lives must not pass for new ones."""
         self._dismiss_again_s: dict[str, float] = {}
         """Lives that were told to end, and when to say so again."""
-        self._highest = 0
+        self._highest = channel.prepare(0)
         """The highest id a command can be sent to."""
         self._news_s = clock.now_s()
         self.alerts: dict[str, Alert] = {}
@@ -115,7 +122,8 @@ class Roster:
         """Someone that runs already, started by an earlier controller."""
         self._prepare(consumer_id)
         self._leaving.pop(consumer_id, None)
-        self._members[consumer_id] = Member(consumer_id, self._clock.now_s() + self._settings.ack_deadline_s)
+        answer_by_s = self._clock.now_s() + self._settings.ack_deadline_s
+        self._members[consumer_id] = Member(consumer_id, answer_by_s, down_since_s=answer_by_s)
 
     def start(self, consumer_id: int, forget: frozenset[TopicPartition]) -> None:
         """A consumer that is to own nothing at first: should its folder remember an earlier life, it finds a stop for
@@ -132,8 +140,7 @@ class Roster:
         self._ask(member)
 
     def _prepare(self, consumer_id: int) -> None:
-        self._channel.prepare(consumer_id)
-        self._highest = max(self._highest, consumer_id)
+        self._highest = self._channel.prepare(consumer_id)
 
     def stop(self, consumer_id: int) -> None:
         """Gracefully; it owns nothing any more (L-21)."""
@@ -151,6 +158,7 @@ class Roster:
         log.warning("consumer %d %s; replaced (%d in a row)", consumer_id, why, member.failures)
         if member.life:
             member.retired.add(member.life)
+            member.down_since_s = now
         member.life, member.partitions, member.load = "", frozenset(), ConsumerLoad()
         try:
             self._fleet.stop(consumer_id, force=True)
@@ -239,11 +247,12 @@ class Roster:
             return  # on its way out, or not adopted yet
         if consumer_id > self._highest:
             return  # nobody ever had this id, or it has no place for commands any more
-        if member is not None and member.life and member.life < life:
+        until = f"{life}{_LATER}"
+        if member is not None and member.life and member.life <= until:
             return  # began earlier, came up later: what ends the one would end the other, too
         log.info("consumer %d: a life that was replaced (%s) still speaks; told to end", consumer_id, life)
         self._dismiss_again_s[life] = now + self._settings.heartbeat_deadline_s
-        self._commander.stop(consumer_id, f"{life}{_LATER}", ())
+        self._commander.stop(consumer_id, until, ())
 
     def _begin(self, member: Member, event: ConsumerState) -> bool:
         """Whether this first report of a life is one to believe."""
@@ -258,7 +267,7 @@ class Roster:
             member.retired.add(member.life)
         member.life, member.life_started_at_ms = event.incarnation, event.started_at_ms
         member.ready_s = member.cycle_seen_s = now
-        member.start_at_s = None
+        member.start_at_s = member.down_since_s = None
         return True
 
     def _describe(self, member: Member, event: ConsumerState) -> None:
@@ -279,6 +288,10 @@ class Roster:
         for consumer_id in [n for n, until in self._avoided.items() if until <= now]:
             self._allow(consumer_id)
         for member in [self._members[n] for n in sorted(self._members)]:
+            down_s = 0.0 if member.down_since_s is None else now - member.down_since_s
+            if down_s > self._settings.down_deadline_s:
+                self.drop(member.consumer_id, f"did not come back within {down_s:.0f} s")
+                continue
             if member.start_at_s is not None:
                 if now >= member.start_at_s:
                     self._ask(member)

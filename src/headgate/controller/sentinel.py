@@ -47,7 +47,6 @@ class Sentinel:
     def step(self, events: list[Event]) -> Change | None:
         """The change to make once a trigger fired; it may turn out to change nothing (L-42)."""
         self._compare(events)
-        self._keep_spares()
         self._journal.alert(self._roster.alerts.values(), self._assignment)
         measurement = self._measurements.newest
         # While an owner is being replaced its partitions can neither be stopped nor safely given to others.
@@ -65,10 +64,14 @@ class Sentinel:
         )
         decision = self._policy.decide(seen)
         self._journal.alert(decision.alerts, self._assignment)
-        if not decision.trigger and decision.keeps:
-            return None
-        following = reassign(decision, self._assignment, by_readiness(self._idle(), self._roster), self._roster.free_id)
-        return Change(seen, decision, self._assignment, following, measurement.window_s, now)
+        change = None
+        if decision.trigger or not decision.keeps:
+            idle = by_readiness(self._idle(), self._roster)
+            following = reassign(decision, self._assignment, idle, self._roster.free_id)
+            change = Change(seen, decision, self._assignment, following, measurement.window_s, now)
+        if change is None or change.plan.is_empty:  # only now is it certain that nobody idle is needed
+            self._keep_spares()
+        return change
 
     def _compare(self, events: list[Event]) -> None:
         """What consumers report against what we believe they own."""

@@ -16,8 +16,7 @@ from headgate.config.pipeline import Pipeline
 from headgate.consumer.spark import start_session
 from headgate.controller.assembly import channel_of, controller_of, dry_run_of
 from headgate.controller.fleets import build_fleet
-from headgate.controller.ports import Superseded
-from headgate.errors import ConfigError, ConsumerError, HeadgateError, KafkaUnavailable, SetupError
+from headgate.errors import ConfigError, ConsumerError, HeadgateError, KafkaUnavailable, SetupError, Superseded
 from headgate.fleet import Fleet
 from headgate.kafka.channel import Topics, ensure_topics
 from headgate.kafka.monitor import build_monitor
@@ -26,6 +25,7 @@ from headgate.lake.committer import Committer
 log = logging.getLogger(__name__)
 
 ROLES = ("monitor", "controller", "committer")
+_STOP_S = 60.0
 _MOST_RESTARTS = 5
 _RESTARTS_FORGOTTEN_S = 600.0
 
@@ -147,7 +147,9 @@ class Service:
         for thread, stop in self._threads:
             if thread.name == name:
                 stop.set()
-                thread.join(60)
+                thread.join(_STOP_S)
+                if thread.is_alive():
+                    log.error("the %s did not stop within %.0f s; the next start repeats what it left", name, _STOP_S)
 
     def _launch(self, name: str, role: Callable[[threading.Event], None]) -> None:
         stop = threading.Event()

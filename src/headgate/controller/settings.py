@@ -33,6 +33,9 @@ class Settings:
     """The fleet's: how long a consumer that was asked to stop may still occupy its id."""
     start_attempts: int = 3
     """Starts in a row without success after which a consumer is given up and its partitions go to others."""
+    down_deadline_s: float = 120.0
+    """How long an owner may be without a life before it is given up all the same: until then nothing is decided, and
+    its partitions stand still."""
     start_backoff_s: float = 2.0
     """Pause before the second start in a row; doubles with each."""
     avoid_s: float = 600.0

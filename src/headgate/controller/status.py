@@ -41,7 +41,8 @@ class PartitionStatus:
     owner: int | None
     bytes_per_s: float
     end_offset: int
-    lag_records: int
+    lag_records: int | None
+    """None until a ledger says where the partition begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class PipelineStatus:
     skipped: int
     last_decision: DecisionRecord | None
     committed_s_ago: float | None
+    problems: tuple[str, ...] = ()
+    """What a person has to look at, each with the table it is about."""
 
     @property
     def bytes_per_s(self) -> float:
@@ -69,7 +72,7 @@ class PipelineStatus:
 
     @property
     def lag_records(self) -> int:
-        return sum(p.lag_records for p in self.partitions)
+        return sum(p.lag_records or 0 for p in self.partitions)
 
 
 @dataclass
@@ -169,6 +172,7 @@ class StatusReader:
             skipped=sum(c.skipped for c in recent),
             last_decision=changes[-1] if changes else None,
             committed_s_ago=None if last_commit_ms is None else now_s - last_commit_ms / 1000,
+            problems=tuple(f"{t}: {p}" for t, ledger in sorted(self._ledgers.items()) for p in ledger.problems),
         )
 
     def _partitions(self, now_s: float) -> tuple[PartitionStatus, ...]:
@@ -188,6 +192,6 @@ class StatusReader:
         found = []
         for rate in self._measurement.rates:
             partition = TopicPartition(rate.topic, rate.partition)
-            lag = max(0, rate.end_offset - lowest.get(partition, 0))
+            lag = max(0, rate.end_offset - lowest[partition]) if partition in lowest else None
             found.append(PartitionStatus(partition, owners.get(partition), rate.bytes_per_s, rate.end_offset, lag))
         return tuple(sorted(found, key=lambda status: status.partition))

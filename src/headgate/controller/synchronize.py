@@ -42,7 +42,7 @@ class Synchronize:
             self._take(event)
         self._answers = {n: answer for n, answer in self._answers.items() if self._is_alive(n, answer.incarnation)}
         self._stops = {n: stop for n, stop in self._stops.items() if self._is_alive(stop.consumer_id, stop.incarnation)}
-        waiting = self._roster.ids - self._answers.keys()
+        waiting = {n for n in self._roster.ids - self._answers.keys() if not self._roster[n].is_unborn}
         for consumer_id in sorted(waiting):
             self._ask(consumer_id)
         if waiting:

@@ -86,8 +86,9 @@ class MemoryChannel:
 
     # The controller's side
 
-    def prepare(self, highest_consumer_id: int) -> None:
+    def prepare(self, highest_consumer_id: int) -> int:
         self.prepared = max(self.prepared, highest_consumer_id)
+        return self.prepared
 
     def send(self, command: Command) -> None:
         if command.consumer_id > self.prepared:
@@ -176,7 +177,7 @@ class SimulatedConsumer:
 
     @property
     def incarnation(self) -> str:
-        return f"{self.consumer_id}/{self.number}"
+        return f"{self.consumer_id}/{self.number:06d}"  # later lives sort after earlier ones
 
     @property
     def is_replaced(self) -> bool:
@@ -248,6 +249,9 @@ class SimulatedConsumer:
             self.volume.epoch = command.epoch
             if isinstance(command, StateQuery):
                 replies.append(self._state(command.command_id))
+            elif command.incarnation > self.incarnation:
+                self.is_alive = False  # replaced, and told so
+                return
             elif command.incarnation in ("", self.incarnation):
                 replies.append(self._apply(command))
         self.volume.next_command = self.next_command

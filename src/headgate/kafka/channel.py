@@ -106,18 +106,19 @@ def ensure_topics(admin: AdminClient, topics: Topics, replication: int, consumer
     _wait_for_leaders(admin, topics.settings().keys(), deadline_s)
 
 
-def grow_control(admin: AdminClient, topics: Topics, highest_consumer: int, deadline_s: float = 30) -> None:
-    """L-29: at least highest consumer id + 1 partitions, and some to spare."""
+def grow_control(admin: AdminClient, topics: Topics, highest_consumer: int, deadline_s: float = 30) -> int:
+    """L-29: at least highest consumer id + 1 partitions, and some to spare. Returns the highest id with a place."""
     metadata = _list_topics(admin, deadline_s).topics.get(topics.control)
     have = len(metadata.partitions) if metadata else 0
     if have >= highest_consumer + 1 or have == 0:
-        return
+        return max(0, have - 1)
     target = highest_consumer + 1 + CONTROL_SPARE_PARTITIONS
     try:
         admin.create_partitions([NewPartitions(topics.control, target)])[topics.control].result(deadline_s)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.INVALID_PARTITIONS:  # someone else grew it further
             raise KafkaUnavailable(f"cannot add partitions to {topics.control}: {error.args[0].str()}") from error
+    return target - 1
 
 
 def topic_settings(admin: AdminClient, topics: Iterable[str], deadline_s: float = 15) -> dict[str, dict[str, str]]:

@@ -4,232 +4,27 @@ What is written depends on the workload, the record format and the seed alone; t
 repeated, and the counts a broker must hold afterwards are known exactly: `LoadReport` holds what was acknowledged.
 """
 
-import base64
-import json
 import logging
 import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cache
-from io import BytesIO
 from math import floor, inf
-from typing import Any, Protocol
+from typing import Protocol
 
-import fastavro
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
-from headgate.errors import ConfigError, KafkaUnavailable
-from headgate.kafka.offsets import end_offsets
+from headgate.errors import ConfigError
+from headgate.kafka.load_records import FORMATS, RecordFormat, RecordSize
+from headgate.kafka.load_topics import BROKER_DEFAULT, ENVELOPE_BYTES, all_end_offsets, prepare_topics
 from headgate.model import TopicPartition
 from headgate.simulation.workload import Workload, time_until, volumes
 
 log = logging.getLogger(__name__)
 
-# ------------------------------------------------------------------------------------------------- record sizes
-
-
-class RecordSize(Protocol):
-    """Bytes of key and value together."""
-
-    @property
-    def smallest(self) -> int: ...
-
-    @property
-    def largest(self) -> int: ...
-
-    def draw(self, chance: random.Random) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class FixedSize:
-    record_bytes: int
-
-    @property
-    def smallest(self) -> int:
-        return self.record_bytes
-
-    @property
-    def largest(self) -> int:
-        return self.record_bytes
-
-    def draw(self, chance: random.Random) -> int:
-        return self.record_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class UniformSize:
-    """Every size from smallest to largest is equally likely."""
-
-    smallest: int
-    largest: int
-
-    def __post_init__(self) -> None:
-        if self.largest < self.smallest:
-            raise ValueError(f"record sizes from {self.smallest} to {self.largest} bytes: put the smaller one first")
-
-    def draw(self, chance: random.Random) -> int:
-        return self.smallest + floor(chance.random() * (self.largest - self.smallest + 1))
-
-
-# ----------------------------------------------------------------------------------------------- record formats
-
-_DISTINCT_KEYS = 1000
-"""Keys repeat, as those of real entities do."""
-_ID_DIGITS = 9
-"""Room for a billion records a partition when the smallest possible record is computed."""
-_AMOUNT_LIMIT = 1000
-
-FIELDS_DDL = "id BIGINT, topic STRING, partition INT, at TIMESTAMP, amount DOUBLE, padding STRING"
-"""The fields of JSON and Avro records, as Spark names their types."""
-
-AVRO_SCHEMA: dict[str, Any] = {
-    "type": "record",
-    "name": "LoadRecord",
-    "namespace": "headgate.load",
-    "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "topic", "type": "string"},
-        {"name": "partition", "type": "int"},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "amount", "type": "double"},
-        {"name": "padding", "type": "string"},
-    ],
-}
-"""What `--format avro` writes, without container or registry header."""
-
-
-class RecordMaker(Protocol):
-    """Makes one partition's records; key and value together have exactly the size that was asked for."""
-
-    smallest_bytes: int
-
-    def moment(self, now_ms: int) -> None:
-        """The time that the following records carry."""
-        ...
-
-    def make(self, record_id: int, size: int) -> tuple[bytes, bytes]: ...
-
-    def spoil(self, value: bytes) -> bytes:
-        """As many bytes, but not decodable any more."""
-        ...
-
-
-_NOISE_BYTES = 1 << 20
-
-
-@cache
-def _noise(largest_bytes: int) -> bytes:
-    """Characters without a pattern, so that records do not compress to nothing."""
-    letters = base64.b64encode(random.Random(0).randbytes(_NOISE_BYTES * 3 // 4))
-    return letters * (2 + largest_bytes // len(letters))
-
-
-def _padding(noise: bytes, record_id: int, length: int) -> bytes:
-    if length < 0:
-        raise ConfigError(f"record {record_id} does not fit: let records be at least {-length} bytes larger")
-    start = record_id * 7919 % _NOISE_BYTES
-    return noise[start : start + length]
-
-
-class JsonRecords:
-    """{"id", "topic", "partition", "at", "amount", "padding"}, filled from a template: json.dumps is too slow here."""
-
-    def __init__(self, partition: TopicPartition, largest_bytes: int, chance: random.Random) -> None:
-        self._chance = chance
-        self._noise = _noise(largest_bytes)
-        self._fixed = f',"topic":{json.dumps(partition.topic)},"partition":{partition.partition},"at":"'.encode()
-        self._middle = b""
-        self.moment(0)
-        longest = self._head(10**_ID_DIGITS - 1, float(_AMOUNT_LIMIT))
-        self.smallest_bytes = len(str(_DISTINCT_KEYS - 1)) + len(longest) + len(b'"}')
-
-    def moment(self, now_ms: int) -> None:
-        at = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        self._middle = self._fixed + at.encode() + b'","amount":'
-
-    def _head(self, record_id: int, amount: float) -> bytes:
-        return b'{"id":%d%b%.2f,"padding":"' % (record_id, self._middle, amount)
-
-    def make(self, record_id: int, size: int) -> tuple[bytes, bytes]:
-        key = b"%d" % (record_id % _DISTINCT_KEYS)
-        head = self._head(record_id, self._chance.random() * _AMOUNT_LIMIT)
-        return key, b'%b%b"}' % (head, _padding(self._noise, record_id, size - len(key) - len(head) - 2))
-
-    def spoil(self, value: bytes) -> bytes:
-        return value[:-2] + b"xx"  # cut off inside a string, as by a producer that truncates
-
-
-class RawRecords:
-    """The id in decimal, a space, and noise."""
-
-    smallest_bytes = _ID_DIGITS + 1 + len(str(_DISTINCT_KEYS - 1))
-
-    def __init__(self, partition: TopicPartition, largest_bytes: int, chance: random.Random) -> None:
-        self._noise = _noise(largest_bytes)
-
-    def moment(self, now_ms: int) -> None:
-        """Raw records carry no time of their own."""
-
-    def make(self, record_id: int, size: int) -> tuple[bytes, bytes]:
-        key = b"%d" % (record_id % _DISTINCT_KEYS)
-        head = b"%d " % record_id
-        return key, head + _padding(self._noise, record_id, size - len(key) - len(head))
-
-    def spoil(self, value: bytes) -> bytes:
-        raise ValueError("raw records cannot be bad, any bytes are good: use json or avro")
-
-
-class AvroRecords:
-    """The same fields as JSON by `AVRO_SCHEMA`, encoded without a container."""
-
-    _SCHEMA = fastavro.parse_schema(AVRO_SCHEMA)
-
-    def __init__(self, partition: TopicPartition, largest_bytes: int, chance: random.Random) -> None:
-        self._chance = chance
-        self._noise = _noise(largest_bytes)
-        self._record = {"topic": partition.topic, "partition": partition.partition, "at": 0, "amount": 0.0}
-        self.moment(int(time.time() * 1000))
-        # One byte each for the id 0 and the empty padding's length; both are added back by their real lengths.
-        self._fixed_bytes = len(self._encode(0, "")) - 2
-        head = self._fixed_bytes + _zigzag_bytes(10**_ID_DIGITS - 1)
-        self.smallest_bytes = len(str(_DISTINCT_KEYS - 1)) + head + 1
-
-    def moment(self, now_ms: int) -> None:
-        self._record["at"] = now_ms
-
-    def _encode(self, record_id: int, padding: str) -> bytes:
-        out = BytesIO()
-        fastavro.schemaless_writer(out, self._SCHEMA, {**self._record, "id": record_id, "padding": padding})
-        return out.getvalue()
-
-    def make(self, record_id: int, size: int) -> tuple[bytes, bytes]:
-        key = b"%d" % (record_id % _DISTINCT_KEYS)
-        room = size - len(key) - self._fixed_bytes - _zigzag_bytes(record_id)
-        length = room - _zigzag_bytes(room)
-        if length + 1 + _zigzag_bytes(length + 1) <= room:
-            length += 1
-        if length + _zigzag_bytes(length) < room:  # one more letter would lengthen the length itself by a byte
-            key = b"0" + key
-        self._record["amount"] = round(self._chance.random() * _AMOUNT_LIMIT, 2)
-        return key, self._encode(record_id, _padding(self._noise, record_id, length).decode("ascii"))
-
-    def spoil(self, value: bytes) -> bytes:
-        return b"\xff" * len(value)  # a number whose last byte never comes
-
-
-def _zigzag_bytes(number: int) -> int:
-    """Length of a non-negative Avro int or long."""
-    return max(1, ((number << 1).bit_length() + 6) // 7)
-
-
-RecordFormat = Callable[[TopicPartition, int, random.Random], RecordMaker]
-
-FORMATS: dict[str, RecordFormat] = {"json": JsonRecords, "raw": RawRecords, "avro": AvroRecords}
 
 # --------------------------------------------------------------------------------------------------------- pace
 
@@ -363,10 +158,6 @@ class LoadProgress:
 # ---------------------------------------------------------------------------------------------------- generator
 
 _PROGRESS_EVERY_S = 0.2
-_ENVELOPE_BYTES = 64 * 1024
-"""Room for what Kafka puts around a large record."""
-BROKER_DEFAULT = -1
-"""As a replication factor: what the brokers are configured to give new topics."""
 _ROUNDING_BYTES = 1e-3
 """A record is due when all but this much of it has accumulated: sums of floats are not exact."""
 
@@ -574,7 +365,7 @@ class LoadGenerator:
         admin = AdminClient({**self._client_settings, "bootstrap.servers": self._bootstrap}, logger=log)
         partitions = prepare_topics(admin, self._topics, self._replication, self._size.largest)
         # Ids go on where the partition ends, so that no two runs give the same id.
-        ends = _all_end_offsets(admin, partitions)
+        ends = all_end_offsets(admin, partitions)
         return {p: _Stream(p, ends[p], self._size, self._format, self._bad_share, self._seed) for p in partitions}
 
     def _producer(self) -> Producer:
@@ -587,7 +378,7 @@ class LoadGenerator:
                 "enable.idempotence": True,
                 "acks": "all",
                 "message.timeout.ms": int(self._delivery_timeout_s * 1000),
-                "message.max.bytes": max(1_000_000, self._size.largest + _ENVELOPE_BYTES),
+                "message.max.bytes": max(1_000_000, self._size.largest + ENVELOPE_BYTES),
             },
             logger=log,
         )
@@ -674,89 +465,3 @@ class LoadGenerator:
             sum(stream.errors.total() for stream in streams.values()),
             behind_s,
         )
-
-
-# ------------------------------------------------------------------------------------------------------- topics
-
-_KAFKA_LARGEST_BATCH_BYTES = 1_048_588
-"""Kafka's own default of max.message.bytes."""
-
-
-def prepare_topics(
-    admin: AdminClient,
-    topics: Mapping[str, int | None],
-    replication: int = BROKER_DEFAULT,
-    largest_record_bytes: int = 0,
-    deadline_s: float = 30.0,
-) -> tuple[TopicPartition, ...]:
-    """Creates the topics that are missing, and returns the partitions to load: {"orders": 8, "existing": None}."""
-    existing = _partition_counts(admin, deadline_s)
-    for name, wanted in topics.items():
-        if wanted is None and name not in existing:
-            raise ConfigError(f"topic {name} does not exist: say {name}:8 to create it with eight partitions")
-        if wanted is not None and existing.get(name, wanted) < wanted:
-            raise ConfigError(
-                f"topic {name} has {existing[name]} partitions, not {wanted}: say {name}:{existing[name]}, "
-                "or add partitions to it first"
-            )
-    config = {}
-    if largest_record_bytes + _ENVELOPE_BYTES > _KAFKA_LARGEST_BATCH_BYTES:
-        config["max.message.bytes"] = str(largest_record_bytes + _ENVELOPE_BYTES)
-    missing = {name: wanted for name, wanted in topics.items() if wanted is not None and name not in existing}
-    _create(admin, [NewTopic(name, count, replication, config=config) for name, count in missing.items()], deadline_s)
-    return tuple(
-        TopicPartition(name, number)
-        for name, wanted in topics.items()
-        for number in range(existing[name] if wanted is None else wanted)
-    )
-
-
-def _create(admin: AdminClient, new: list[NewTopic], deadline_s: float) -> None:
-    futures = admin.create_topics(new, operation_timeout=deadline_s) if new else {}
-    for name, future in futures.items():
-        try:
-            future.result(deadline_s + 5)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise KafkaUnavailable(f"cannot create topic {name}: {error.args[0].str()}") from error
-    # A new topic's leaders become known a moment after the answer.
-    until_s = time.monotonic() + deadline_s
-    while new and not futures.keys() <= _partition_counts(admin, deadline_s).keys():
-        if time.monotonic() > until_s:
-            raise KafkaUnavailable(f"new topics have no leaders after {deadline_s:g} s: look at the brokers' logs")
-        time.sleep(0.05)
-
-
-def _all_end_offsets(
-    admin: AdminClient, partitions: Iterable[TopicPartition], deadline_s: float = 30.0
-) -> dict[TopicPartition, int]:
-    """A broker may refuse for a moment to lead a partition that it has just been given."""
-    missing, ends = set(partitions), dict[TopicPartition, int]()
-    until_s = time.monotonic() + deadline_s
-    while missing:
-        try:
-            ends |= end_offsets(admin, missing, read_committed=False)
-        except KafkaUnavailable as error:
-            log.info("asking again: %s", error)
-        missing -= ends.keys()
-        if missing and time.monotonic() > until_s:
-            raise KafkaUnavailable(f"{min(missing)} has no leader after {deadline_s:g} s: look at the brokers' logs")
-        if missing:
-            time.sleep(0.05)
-    return ends
-
-
-def _partition_counts(admin: AdminClient, deadline_s: float) -> dict[str, int]:
-    """Topics whose partitions all have a leader."""
-    try:
-        found = admin.list_topics(timeout=deadline_s).topics
-    except KafkaException as error:
-        raise KafkaUnavailable(
-            f"no Kafka broker answered within {deadline_s:g} s: check the address, "
-            f"or start one with `headgate kafka start` ({error.args[0].str()})"
-        ) from error
-    return {
-        name: len(topic.partitions)
-        for name, topic in found.items()
-        if topic.error is None and all(partition.leader >= 0 for partition in topic.partitions.values())
-    }

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -13,6 +13,9 @@ from headgate.errors import KafkaUnavailable
 from headgate.model import TopicPartition
 
 log = logging.getLogger(__name__)
+
+_NO_ID = str(Uuid(0, 0))
+"""What brokers answer that give topics no ids."""
 
 
 def partitions_where(
@@ -29,6 +32,20 @@ def partitions_where(
         if topic.error is None and wanted(name)
         for number in topic.partitions
     )
+
+
+def topic_ids(admin: AdminClient, topics: Iterable[str], deadline_s: float = 15) -> dict[str, str]:
+    """Kafka's own id of each topic, which outlives everything but deleting it. Topics that are gone are left out."""
+    names = sorted(topics)
+    if not names:
+        return {}
+    found = {}
+    for name, future in admin.describe_topics(TopicCollection(names), request_timeout=deadline_s).items():
+        try:
+            found[name] = str(future.result(deadline_s + 5).topic_id)
+        except KafkaException as error:
+            log.info("no description of topic %s this time: %s", name, error.args[0].str())
+    return {name: topic_id for name, topic_id in found.items() if topic_id != _NO_ID}
 
 
 def end_offsets(

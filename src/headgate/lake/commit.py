@@ -32,9 +32,9 @@ from headgate.config.pipeline import Table as TableConfig
 from headgate.errors import CommitConflict, LakeError
 from headgate.failpoints import reach
 from headgate.lake.ledger import LEDGER_TAG, ledger_snapshot, read_ledger, recently_accepted, summary_for
-from headgate.lake.rejects import land_rejects
+from headgate.lake.rejects import land_rejects, unreadable_files
 from headgate.lake.spark_types import iceberg_schema
-from headgate.lake.tables import create_table, load_table, single_attempt
+from headgate.lake.tables import create_table, layout_problem, load_table, single_attempt
 from headgate.model import Announcement, Ledger, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,8 @@ class CommitResult:
     already: tuple[Announcement, ...] = ()
     """Those an earlier snapshot holds: read again after a restart, or committed by another committer."""
     refused: tuple[Refused, ...] = ()
+    made_anew: frozenset[str] = frozenset()
+    """Topics that are not the ones the ledger counted; nothing of them is accepted."""
     conflicts: int = 0
     duration_s: float = 0.0
 
@@ -82,8 +84,16 @@ class TableCommitter:
         self._config = table
         self.name = table.name
 
-    def commit(self, announcements: Sequence[Announcement], origins: Mapping[TopicPartition, int]) -> CommitResult:
-        """Commits what follows the ledger, refuses the rest. `origins` are partitions the ledger may not know yet."""
+    def commit(
+        self,
+        announcements: Sequence[Announcement],
+        origins: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str] | None = None,
+    ) -> CommitResult:
+        """Commits what follows the ledger, refuses the rest.
+
+        `origins` are partitions the ledger may not know yet, `topic_ids` what Kafka calls its topics now.
+        """
         began, conflicts = time.monotonic(), 0
         unreadable: dict[str, str] = {}
         for attempt in range(MOST_ATTEMPTS):
@@ -96,8 +106,10 @@ class TableCommitter:
                 table = create_table(self._catalog, self._lake, self.name, schema, self._config.partition_by)
             land_rejects(self._catalog, self._lake, table)
             known = read_ledger(table)
-            ledger = known.with_partitions(origins)
-            sorted_ = self._sort(table, ledger, announcements, unreadable)
+            made_anew = known.made_anew(topic_ids or {})
+            ledger = known.with_partitions({p: at for p, at in origins.items() if p.topic not in made_anew})
+            ledger = ledger.with_topic_ids(topic_ids or {})
+            sorted_ = self._sort(table, ledger, announcements, unreadable, made_anew)
             if not sorted_.fresh and ledger is known:
                 current = ledger_snapshot(table)
                 return CommitResult(
@@ -106,6 +118,7 @@ class TableCommitter:
                     exists=True,
                     already=sorted_.already,
                     refused=sorted_.refused,
+                    made_anew=made_anew,
                     conflicts=conflicts,
                     duration_s=time.monotonic() - began,
                 )
@@ -117,7 +130,7 @@ class TableCommitter:
                 log.info("commit to %s was refused, looking at the ledger again: %s", self.name, error)
                 time.sleep(random.uniform(0, min(1.0, 0.02 * 2**attempt)))
                 continue
-            except (FileNotFoundError, ValueError, OSError) as error:
+            except Exception as error:  # PyIceberg, PyArrow and file systems each have their own
                 found = self._unreadable(table, sorted_.fresh)
                 if not found:
                     raise LakeError(f"cannot commit to {self.name}: {error}") from error
@@ -134,25 +147,51 @@ class TableCommitter:
                 committed=sorted_.fresh,
                 already=sorted_.already,
                 refused=sorted_.refused,
+                made_anew=made_anew,
                 conflicts=conflicts,
                 duration_s=time.monotonic() - began,
             )
         raise CommitConflict(f"{self.name}: {MOST_ATTEMPTS} commits in a row were refused; will try again")
 
+    def same_topic(self, topic: str, topic_id: str) -> bool:
+        """A person's word that the topic with this id holds the same records at the same offsets: accept it."""
+        for _ in range(MOST_ATTEMPTS):
+            table = load_table(self._catalog, self.name)
+            if table is None:
+                return False
+            land_rejects(self._catalog, self._lake, table)  # the newest ledger snapshot is where these are promised
+            known = read_ledger(table)
+            if topic not in known.made_anew({topic: topic_id}):
+                return False
+            accepted = replace(known, topic_ids={**known.topic_ids, topic: topic_id}, sequence=known.sequence + 1)
+            try:
+                self._attempt(table, _Sorted(accepted, (), (), ()))
+                return True
+            except (CommitFailedException, CommitStateUnknownException) as error:
+                log.info("commit to %s was refused, looking at the ledger again: %s", self.name, error)
+        raise CommitConflict(f"{self.name}: {MOST_ATTEMPTS} commits in a row were refused; try again")
+
     def _sort(
-        self, table: Table, ledger: Ledger, announcements: Sequence[Announcement], unreadable: Mapping[str, str]
+        self,
+        table: Table,
+        ledger: Ledger,
+        announcements: Sequence[Announcement],
+        unreadable: Mapping[str, str],
+        made_anew: frozenset[str],
     ) -> _Sorted:
         fresh: list[Announcement] = []
         already: list[Announcement] = []
         refused: list[Refused] = []
         accepted_ids = recently_accepted(table)
         schema = table.schema()
+        layout = layout_problem(table, self._config.partition_by)
         for announcement in announcements:
             if announcement.id in accepted_ids:
                 already.append(announcement)
                 continue
-            rejection = ledger.check(announcement)
-            reason = unreadable.get(announcement.id) or (rejection.reason if rejection else None)
+            refusal = ledger.check(announcement)
+            reason = unreadable.get(announcement.id) or (refusal.reason if refusal else None)
+            reason = reason or _of_another_topic(announcement, made_anew) or layout or self._too_old(announcement)
             reason = reason or self._schema_problem(schema, announcement) or _lost_rejects(table, announcement)
             if reason is not None:
                 refused.append(Refused(announcement, reason))
@@ -164,6 +203,13 @@ class TableCommitter:
                 already.append(announcement)
             accepted_ids.add(announcement.id)
         return _Sorted(replace(ledger, sequence=ledger.sequence + 1), tuple(fresh), tuple(already), tuple(refused))
+
+    def _too_old(self, announcement: Announcement) -> str | None:
+        """Files that nobody refers to are swept after `orphan_age_s`; well before that they are not used any more."""
+        age_s = time.time() - announcement.announced_at_ms / 1000
+        if age_s <= self._lake.orphan_age_s / 2:
+            return None
+        return f"it was announced {age_s / 3600:.1f} hours ago; its files may be swept at any time"
 
     def _schema_problem(self, schema: Schema, announcement: Announcement) -> str | None:
         """Why the files cannot become part of the table; additive evolution is fine unless switched off."""
@@ -197,9 +243,14 @@ class TableCommitter:
                 _widen(probe, [announcement])
                 if announcement.files:
                     probe.add_files(list(announcement.files), check_duplicate_files=False)
-            except (FileNotFoundError, ValueError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 — whatever it is, it is this announcement's files that cause it
                 found[announcement.id] = f"its files cannot be read: {error}"
         return found
+
+
+def _of_another_topic(announcement: Announcement, made_anew: frozenset[str]) -> str | None:
+    wrong = sorted({r.partition.topic for r in announcement.ranges} & made_anew)
+    return f"topic {wrong[0]} was deleted and made anew; its offsets are not those of the ledger" if wrong else None
 
 
 def _unusable(spark_schema: str) -> str | None:
@@ -239,9 +290,9 @@ def _incompatible(table: IcebergType, files: IcebergType, name: str, evolve: boo
 
 
 def _lost_rejects(table: Table, announcement: Announcement) -> str | None:
-    """A promise to land files that are not there could never be kept, and would stand in the way for ever."""
-    gone = [path for path in announcement.rejected_files if not table.io.new_input(path).exists()]
-    return f"its rejected files are gone: {gone[0]}" if gone else None
+    """A promise to land files that cannot be read could never be kept, and would stand in the way for ever."""
+    lost = unreadable_files(table.io, announcement.rejected_files)
+    return f"its rejected files cannot be read: {next(iter(lost.items()))}" if lost else None
 
 
 def _widen(transaction: Transaction, announcements: Sequence[Announcement]) -> None:

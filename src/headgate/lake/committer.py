@@ -16,13 +16,14 @@ from prometheus_client import Counter, Gauge, Histogram
 from pyiceberg.catalog import Catalog
 
 from headgate.config.pipeline import Pipeline
+from headgate.config.table import REJECTED_SUFFIX
 from headgate.errors import HeadgateError, KafkaUnavailable, LakeError
 from headgate.failpoints import reach
 from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics
-from headgate.kafka.offsets import GroupMirror, beginning_offsets, end_offsets, partitions_where
+from headgate.kafka.offsets import GroupMirror, beginning_offsets, end_offsets, partitions_where, topic_ids
 from headgate.lake.commit import CommitResult, TableCommitter
 from headgate.lake.latency import commit_latency_ms
-from headgate.lake.maintenance import expire_snapshots
+from headgate.lake.maintenance import expire_snapshots, snapshots_to_keep
 from headgate.lake.tables import open_catalog
 from headgate.model import Announcement, TopicPartition
 from headgate.model.messages import CommitRecord, LedgerState, Position, Verdict
@@ -38,10 +39,11 @@ _SKIPPED = Counter("headgate_skipped_offsets_total", "Offsets Kafka itself did n
 _COMMIT_SECONDS = Histogram("headgate_commit_seconds", "Duration of a commit", ["table"])
 _LATENCY = Gauge("headgate_latency_seconds", "Commit time minus Kafka timestamp, last commit", ["table", "quantile"])
 
+_PROBLEMS = Gauge("headgate_table_problems", "What keeps topics out of this table; status says more", ["table"])
 _SLO_SHARE = Gauge("headgate_slo_share", "Share of the last commit's records within slo.latency_s", ["table"])
 
 HEARTBEAT_S = 5.0
-_EXPIRE_EVERY = 50
+_EXPIRE_EVERY = 25
 _MOST_PENDING = 5_000
 
 
@@ -49,12 +51,17 @@ _MOST_PENDING = 5_000
 class _TableState:
     committer: TableCommitter
     pending: list[Announcement] = field(default_factory=list)
-    announced_at: float = 0.0
     commits: int = 0
+    placed: bool = False
+    """Whether it is settled where the partitions begin that were there at the first look."""
     partitions: dict[TopicPartition, int] = field(default_factory=dict)
     """Where partitions begin that the ledger did not know when they were found."""
     last: CommitResult | None = None
     published_at: float = 0.0
+    settled_to: int = 0
+    """Announcements before this offset are settled, as last told."""
+    problems: tuple[str, ...] = ()
+    """As last told."""
 
 
 class Committer:
@@ -67,13 +74,12 @@ class Committer:
         self._settings: dict[str, str | int | float | bool] = dict(settings)
         self._admin = AdminClient(self._settings)
         self._outbox = Outbox(self._settings)
-        self._catalog = catalog or open_catalog(pipeline.lake)
-        self._tables = {
-            table.name: _TableState(TableCommitter(self._catalog, pipeline.lake, table)) for table in pipeline.tables
-        }
+        self._catalog = catalog
+        self._tables: dict[str, _TableState] = {}
         self._tail: Tail | None = None
         self._earlier: dict[str, LedgerState] | None = None
         self._discovered_at = 0.0
+        self._topic_ids: dict[str, str] = {}
         self._group = GroupMirror(self._settings, pipeline.group)
         self._mirrored: dict[TopicPartition, int] = {}
 
@@ -109,6 +115,7 @@ class Committer:
 
     def turn(self) -> None:
         """One commit interval: take in announcements, commit every table that has some, publish, mirror."""
+        self._open()
         self._discover()
         tail = self._follow()
         if sum(len(s.pending) for s in self._tables.values()) < _MOST_PENDING:
@@ -122,9 +129,18 @@ class Committer:
                 self._commit(state, settled_to)
             except LakeError as error:  # one table's trouble does not stop the others
                 failures.append(error)
+                self._complain(state, str(error))
         self._mirror()
         if failures:
             raise LakeError("; ".join(map(str, failures))) from failures[0]
+
+    def _open(self) -> None:
+        """Not in the constructor: a catalog that is down when the committer starts is waited for, as later on."""
+        if self._tables:
+            return
+        lake = self._pipeline.lake
+        catalog = self._catalog = self._catalog or open_catalog(lake)
+        self._tables = {t.name: _TableState(TableCommitter(catalog, lake, t)) for t in self._pipeline.tables}
 
     def _take(self, announcement: object) -> None:
         if not isinstance(announcement, Announcement):
@@ -165,6 +181,7 @@ class Committer:
         if time.monotonic() - self._discovered_at < self._pipeline.controller.discover_s and self._discovered_at:
             return
         everything = partitions_where(self._admin, self._pipeline.matches)
+        self._topic_ids.update(topic_ids(self._admin, {p.topic for p in everything}))
         for table in self._pipeline.tables:
             try:
                 self._place(self._tables[table.name], {p for p in everything if table.matches(p.topic)})
@@ -174,42 +191,47 @@ class Committer:
 
     def _place(self, state: _TableState, partitions: set[TopicPartition]) -> None:
         """Where partitions begin that the ledger does not know."""
-        first_look = state.last is None
         if state.last is None:
             state.last = self._attempt(state, [])
-        new_table = not state.last.ledger.next
-        if first_look and new_table and (said := self._published().get(state.committer.name)):
+        new_table = not state.placed and not state.last.ledger.next
+        if new_table and (said := self._published().get(state.committer.name)):
             # An earlier committer placed them and consumers may have read from there: its word stands.
             state.partitions.update({TopicPartition(p.topic, p.partition): p.next for p in said.positions})
         new = partitions - state.last.ledger.next.keys() - state.partitions.keys()
-        if not new:
-            return
-        if first_look and new_table and not state.partitions and self._pipeline.start_from == "latest":
-            origins = end_offsets(self._admin, new, self._pipeline.kafka.isolation == "read_committed")
-            if missing := new - origins.keys():
-                state.last = None
-                raise KafkaUnavailable(f"no end offset of {len(missing)} partitions yet")
-        else:  # it came up while we were looking, so all of it is new
-            origins = beginning_offsets(self._admin, new)
-        state.partitions.update(origins)
-        state.published_at = 0.0
+        if new:
+            if new_table and not state.partitions and self._pipeline.start_from == "latest":
+                origins = end_offsets(self._admin, new, self._pipeline.kafka.isolation == "read_committed")
+                if missing := new - origins.keys():
+                    raise KafkaUnavailable(f"no end offset of {len(missing)} partitions yet")
+            else:  # it came up while we were looking, so all of it is new
+                origins = beginning_offsets(self._admin, new)
+            state.partitions.update(origins)
+            state.published_at = 0.0
+        state.placed = True
 
     def _commit(self, state: _TableState, settled_to: int) -> None:
         due = time.monotonic() - state.published_at > HEARTBEAT_S
         if not (state.pending or due):
             return
         pending = list(state.pending)
+        if pending:
+            # Asked after the announcements came in: what was read of a topic made anew before is then known to be.
+            named = {read.partition.topic for a in pending for read in a.ranges}
+            self._topic_ids.update(topic_ids(self._admin, named, deadline_s=5))
         result = self._attempt(state, pending)
         del state.pending[: len(pending)]
         state.last = result
         self._publish(state, result, settled_to)
         if result.committed:
+            often = max(1, min(_EXPIRE_EVERY, snapshots_to_keep(self._pipeline.lake, result.ledger) // 2))
+            if state.commits % often == 0:  # the first one of a life, too: lives may be short
+                for suffix in ("", REJECTED_SUFFIX):
+                    self._expire(state.committer.name + suffix)
             state.commits += 1
-            if state.commits % _EXPIRE_EVERY == 0:
-                self._expire(state.committer.name)
 
     def _expire(self, table: str) -> None:
         """Upkeep must never cost a commit."""
+        assert self._catalog is not None
         try:
             expire_snapshots(self._catalog, table, self._pipeline.lake)
         except Exception:  # catalogs fail in ways of their own
@@ -218,7 +240,7 @@ class Committer:
     def _attempt(self, state: _TableState, pending: list[Announcement]) -> CommitResult:
         """Catalogs and file systems fail in ways of their own; here they become one."""
         try:
-            return state.committer.commit(pending, state.partitions)
+            return state.committer.commit(pending, state.partitions, self._topic_ids)
         except HeadgateError:
             raise
         except Exception as error:
@@ -232,22 +254,43 @@ class Committer:
             a = refused.announcement
             log.warning("refused %s of consumer %d for %s: %s", a.id, a.consumer_id, table, refused.reason)
             verdicts.append(Verdict(a.id, a.consumer_id, a.incarnation, False, refused.reason))
-        message = LedgerState(
-            table=table,
-            at_ms=now_ms,
-            committer=self.name,
-            sequence=result.ledger.sequence,
-            snapshot_id=result.snapshot_id,
-            exists=result.exists,
-            positions=tuple(Position(table, p.topic, p.partition, at) for p, at in sorted(result.ledger.next.items())),
-            verdicts=tuple(verdicts),
-            announcements_next=settled_to,
-        )
-        self._outbox.send(self._topics.ledger, message, key=table)
+        state.settled_to = settled_to
+        self._tell(state, result, tuple(verdicts), tuple(map(_made_anew, sorted(result.made_anew))))
         if result.committed or result.refused:
             self._outbox.send(self._topics.commits, self._record(table, result, now_ms))
         self._outbox.flush()
         reach("commit.published")
+
+    def _complain(self, state: _TableState, problem: str) -> None:
+        """Commits fail: says so, with the ledger as it was last known, for whoever looks at the status."""
+        if state.last is not None and time.monotonic() - state.published_at > HEARTBEAT_S:
+            self._tell(state, state.last, (), (problem,))
+
+    def _tell(
+        self, state: _TableState, result: CommitResult, verdicts: tuple[Verdict, ...], problems: tuple[str, ...]
+    ) -> None:
+        table = state.committer.name
+        message = LedgerState(
+            table=table,
+            at_ms=int(time.time() * 1000),
+            committer=self.name,
+            sequence=result.ledger.sequence,
+            snapshot_id=result.snapshot_id,
+            exists=result.exists,
+            positions=tuple(
+                Position(table, p.topic, p.partition, at)
+                for p, at in sorted(result.ledger.next.items())
+                if p.topic not in result.made_anew
+            ),
+            verdicts=verdicts,
+            announcements_next=state.settled_to,
+            problems=problems,
+        )
+        for problem in set(problems) - set(state.problems):
+            log.error("%s: %s", table, problem)
+        state.problems = problems
+        _PROBLEMS.labels(table).set(len(problems))
+        self._outbox.send(self._topics.ledger, message, key=table)
         state.published_at = time.monotonic()
 
     def _record(self, table: str, result: CommitResult, now_ms: int) -> CommitRecord:
@@ -270,6 +313,10 @@ class Committer:
             conflicts=result.conflicts,
             latency_ms=commit_latency_ms(cycles, now_ms),
         )
+        log.info(
+            "%s: snapshot %d with %d rows of %d announcements in %.2f s, %d refused",
+            *(table, record.snapshot_id, record.rows, record.announcements, record.duration_s, record.refused),
+        )
         _COMMITS.labels(table).inc(bool(result.committed))
         _CONFLICTS.labels(table).inc(record.conflicts)
         _REFUSED.labels(table).inc(record.refused)
@@ -289,8 +336,11 @@ class Committer:
         """The group's offsets in Kafka follow the lake; with several tables per topic, the slowest one counts."""
         positions: dict[TopicPartition, int] = {}
         for state in self._tables.values():
-            for partition, following in (state.last.ledger.next if state.last and state.last.exists else {}).items():
-                positions[partition] = min(following, positions.get(partition, following))
+            if state.last is None or not state.last.exists:
+                continue
+            for partition, following in state.last.ledger.next.items():
+                if partition.topic not in state.last.made_anew:
+                    positions[partition] = min(following, positions.get(partition, following))
         changed = {p: at for p, at in positions.items() if self._mirrored.get(p) != at}
         if not changed:
             return
@@ -300,3 +350,11 @@ class Committer:
             reach("commit.mirrored")
         except KafkaUnavailable as error:
             log.warning("%s; tried again after the next commit", error)
+
+
+def _made_anew(topic: str) -> str:
+    return (
+        f"topic {topic} was deleted and made anew: its offsets began again, so its records cannot be told from those "
+        f"the lake holds and are not read. Ingest it under another name or into another table; if it was moved with "
+        f"its offsets, say so with: headgate maintain FILE --same-topic {topic}"
+    )

@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from headgate.errors import LakeError
 from headgate.model import Announcement, Ledger, Skip, TopicPartition, Totals
+from headgate.model.announcement import condensed
 
 LEDGER = "headgate.ledger"
 ACCEPTED = "headgate.accepted"
@@ -21,7 +22,8 @@ LEDGER_TAG = "headgate-ledger"
 MANAGED = "headgate.managed"
 """Table property: this table had a ledger once, so that losing it is an error and never a fresh start."""
 
-_MOST_SKIPS = 200
+_MOST_SKIPS = 20
+"""Skips of one partition listed one by one in a snapshot; above that, as one with their count."""
 _MOST_ACCEPTED_SNAPSHOTS = 50
 
 
@@ -37,6 +39,7 @@ def encode_ledger(ledger: Ledger) -> str:
             "sequence": ledger.sequence,
             "totals": [totals.rows, totals.rejected, totals.filtered, totals.skipped],
             "topics": topics,
+            "ids": dict(sorted(ledger.topic_ids.items())),
         },
         separators=(",", ":"),
     )
@@ -51,7 +54,7 @@ def decode_ledger(text: str) -> Ledger:
         for number, following, origin in entries:
             partition = TopicPartition(topic, number)
             nexts[partition], origins[partition] = following, origin
-    return Ledger(nexts, origins, Totals(*stored["totals"]), stored["sequence"])
+    return Ledger(nexts, origins, Totals(*stored["totals"]), stored["sequence"], stored.get("ids", {}))
 
 
 def ancestors(table: Table) -> Iterator[Snapshot]:
@@ -73,15 +76,18 @@ def newest_carrier(table: Table, property_name: str, tag_name: str) -> Snapshot 
     Expiry may have removed snapshots of other writers in between, which breaks the chain of parents; then the tag
     leads to it, unless the table was rolled back to before it.
     """
+    oldest = None
     for snapshot in ancestors(table):
         if property_name in summary(snapshot):
             return snapshot
-    tag, current = table.refs().get(tag_name), table.current_snapshot()
-    if tag is None or current is None:
+        oldest = snapshot
+    tag = table.refs().get(tag_name)
+    if tag is None or oldest is None:
         return None
     tagged = table.snapshot_by_id(tag.snapshot_id)
-    reachable = tagged is not None and (tagged.sequence_number or 0) <= (current.sequence_number or 0)
-    return tagged if reachable else None
+    # What was expired lies before the oldest ancestor that is left; the tagged one must, too, or it was rolled back.
+    before = tagged is not None and (tagged.sequence_number or 0) < (oldest.sequence_number or 0)
+    return tagged if before else None
 
 
 def ledger_snapshot(table: Table) -> Snapshot | None:
@@ -119,18 +125,13 @@ def summary_for(ledger: Ledger, accepted: Iterable[Announcement]) -> dict[str, s
         properties[REJECTS] = json.dumps(rejects)
     skips = [skip for a in announcements for skip in a.skips]
     if skips:
-        properties[SKIPS] = json.dumps([_skip_fields(s) for s in skips[:_MOST_SKIPS]])
+        properties[SKIPS] = encode_skips(condensed(skips, _MOST_SKIPS))
     return properties
 
 
-def _skip_fields(skip: Skip) -> list[str | int]:
-    return [skip.partition.topic, skip.partition.partition, skip.start, skip.end, skip.offsets, skip.reason]
+def encode_skips(skips: Iterable[Skip]) -> str:
+    return json.dumps([[s.partition.topic, s.partition.partition, s.start, s.end, s.offsets, s.reason] for s in skips])
 
 
-def recorded_skips(table: Table) -> list[Skip]:
-    """Skips in the snapshots that are still there, newest first."""
-    found = []
-    for snapshot in ancestors(table):
-        for topic, number, start, end, offsets, reason in json.loads(summary(snapshot).get(SKIPS, "[]")):
-            found.append(Skip(TopicPartition(topic, number), start, end, offsets, reason))
-    return found
+def decode_skips(text: str) -> list[Skip]:
+    return [Skip(TopicPartition(topic, number), *others) for topic, number, *others in json.loads(text)]

@@ -12,11 +12,22 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from headgate.config.pipeline import Lake
-from headgate.lake.ledger import ledger_snapshot
+from headgate.lake.ledger import LEDGER, decode_ledger, ledger_snapshot, summary
 from headgate.lake.rejects import land_rejects
+from headgate.lake.skips import keep_skips
 from headgate.lake.tables import load_table, single_attempt
+from headgate.model import Ledger
 
 log = logging.getLogger(__name__)
+
+_FEWEST_SNAPSHOTS = 5
+_MOST_POSITIONS = 50_000
+"""Positions in all ledgers of a table together: about 1.5 MB of metadata."""
+
+
+def snapshots_to_keep(lake: Lake, ledger: Ledger) -> int:
+    """`keep_snapshots`, or fewer for wide ledgers: each snapshot carries one, and every commit writes them all."""
+    return min(lake.keep_snapshots, max(_FEWEST_SNAPSHOTS, _MOST_POSITIONS // max(1, len(ledger.next))))
 
 
 def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
@@ -28,13 +39,15 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
     protected = {ref.snapshot_id for ref in table.refs().values()} | ({carrier.snapshot_id} if carrier else set())
     by_age = sorted(table.metadata.snapshots, key=lambda s: s.timestamp_ms, reverse=True)
     oldest_ms = int((time.time() - lake.keep_snapshots_s) * 1000)
+    most = snapshots_to_keep(lake, Ledger() if carrier is None else decode_ledger(summary(carrier)[LEDGER]))
     expired = [
         s.snapshot_id
         for rank, s in enumerate(by_age)
-        if s.snapshot_id not in protected and (rank >= lake.keep_snapshots or s.timestamp_ms < oldest_ms)
+        if s.snapshot_id not in protected and (rank >= most or s.timestamp_ms < oldest_ms)
     ]
     if not expired:
         return 0
+    keep_skips(catalog, lake, table, expired)
     try:
         single_attempt(table).maintenance.expire_snapshots().by_ids(expired).commit()
     except CommitFailedException:
@@ -75,6 +88,8 @@ def sweep_orphans(catalog: Catalog, name: str, lake: Lake, remove: bool) -> Swee
             if info.type == pafs.FileType.File and info.path not in used and info.mtime and info.mtime < limit
         ]
     if remove:
+        used = _referenced(load_table(catalog, name) or table)  # somebody may have committed meanwhile
+        orphans = [info for info in orphans if info.path not in used]
         for info in orphans:
             filesystem.delete_file(info.path)
     return Sweep(tuple(sorted(i.path for i in orphans)), sum(i.size for i in orphans), remove)

@@ -2,31 +2,22 @@
 
 A snapshot of the main table names the reject files of its announcements in its summary: an intent, stored in the
 same atomic step as the ledger. Landing them is a second commit to a second table; should the committer die between
-the two, whoever commits to the main table next finishes it first. The rejected table's snapshot says which intent it
-fulfils, so it is safe to do this any number of times, from any number of committers, and whatever becomes of the files
-later: compaction and deletes do not bring them back.
+the two, whoever commits to the main table next finishes it first.
 """
 
 import json
-import logging
-from dataclasses import dataclass
+from collections.abc import Iterable
 
+import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
-from pyiceberg.table import Table
-from pyiceberg.table.update.snapshot import ManageSnapshots
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table, Transaction
 
 from headgate.config.pipeline import Lake
-from headgate.errors import CommitConflict
-from headgate.lake.ledger import REJECTS, ledger_snapshot, newest_carrier, summary
-from headgate.lake.tables import REJECTED_SUFFIX, create_table, load_table, single_attempt
-
-log = logging.getLogger(__name__)
-
-_MOST_ATTEMPTS = 8
-
-LANDED = "headgate.landed"
-LANDED_TAG = "headgate-landed"
+from headgate.config.table import REJECTED_SUFFIX
+from headgate.errors import LakeError
+from headgate.lake.landing import Mark, land
+from headgate.lake.ledger import REJECTS, ledger_snapshot, summary
 
 REJECTED_SPARK_SCHEMA = json.dumps(
     {
@@ -48,45 +39,36 @@ REJECTED_SPARK_SCHEMA = json.dumps(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """Which snapshot of which table promised rejects."""
+def land_rejects(catalog: Catalog, lake: Lake, table: Table, without_lost: bool = False) -> None:
+    """Makes the rejects promised by the newest ledger snapshot visible; returns at once when there are none.
 
-    table_uuid: str
-    sequence_number: int
-
-    def encode(self) -> str:
-        return json.dumps([self.table_uuid, self.sequence_number])
-
-    def fulfilled_by(self, rejected: Table) -> bool:
-        """Intents are fulfilled in order, so the newest one there is enough to know."""
-        landed = newest_carrier(rejected, LANDED, LANDED_TAG)
-        if landed is None:
-            return False
-        uuid, sequence_number = json.loads(summary(landed)[LANDED])
-        return bool(uuid == self.table_uuid and sequence_number >= self.sequence_number)
-
-
-def land_rejects(catalog: Catalog, lake: Lake, table: Table) -> None:
-    """Makes the rejects promised by the newest ledger snapshot visible; returns at once when there are none."""
+    Files that were lost since stand in the way until they are back, or a person accepts their loss.
+    """
     carrier = ledger_snapshot(table)
     if carrier is None or REJECTS not in summary(carrier):
         return
     promised = json.loads(summary(carrier)[REJECTS])
-    # Iceberg's sequence numbers go on after a rollback, Headgate's own do not.
-    intent = Intent(str(table.metadata.table_uuid), carrier.sequence_number or 0)
     name = ".".join(table.name()) + REJECTED_SUFFIX
-    for _ in range(_MOST_ATTEMPTS):
-        rejected = load_table(catalog, name) or create_table(catalog, lake, name, REJECTED_SPARK_SCHEMA)
-        if intent.fulfilled_by(rejected):
-            return
+
+    def add(transaction: Transaction, properties: dict[str, str], landed: Mark | None) -> None:
+        lost = unreadable_files(table.io, promised)
+        if lost and not without_lost:
+            raise LakeError(
+                f"rejected records were promised to {name} and their file is lost: {next(iter(lost))}. Bring it back, "
+                f"or go on without them: headgate maintain FILE --forget-lost-rejects"
+            )
+        transaction.add_files([p for p in promised if p not in lost], properties, check_duplicate_files=False)
+
+    land(catalog, lake, name, REJECTED_SPARK_SCHEMA, Mark.of(table, carrier), add)
+
+
+def unreadable_files(io: FileIO, paths: Iterable[str]) -> dict[str, str]:
+    """Which of these are gone or are no Parquet files, and why."""
+    found = {}
+    for path in paths:
         try:
-            with single_attempt(rejected).transaction() as transaction:
-                transaction.add_files(promised, {LANDED: intent.encode()}, check_duplicate_files=False)
-                landed = transaction.table_metadata.current_snapshot()
-                if landed is not None:
-                    ManageSnapshots(transaction).create_tag(landed.snapshot_id, LANDED_TAG).commit()
-            return
-        except (CommitFailedException, CommitStateUnknownException) as error:
-            log.info("landing rejects in %s was refused, looking again: %s", name, error)
-    raise CommitConflict(f"{name}: {_MOST_ATTEMPTS} commits in a row were refused; will try again")
+            with io.new_input(path).open() as stream:
+                pq.read_schema(stream)
+        except (OSError, ValueError) as error:
+            found[path] = str(error)
+    return found

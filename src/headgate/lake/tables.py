@@ -20,8 +20,6 @@ from headgate.lake.spark_types import iceberg_schema
 
 log = logging.getLogger(__name__)
 
-REJECTED_SUFFIX = "__rejected"
-
 _TRANSFORMS: dict[str, Transform[Any, Any]] = {
     "identity": IdentityTransform(),
     "day": DayTransform(),
@@ -94,6 +92,23 @@ def partition_spec(schema: Schema, partition_by: Sequence[PartitionField]) -> Pa
             IcebergPartitionField(source.field_id, 1000 + number, _TRANSFORMS[wanted.transform], wanted.column + suffix)
         )
     return PartitionSpec(*fields)
+
+
+def layout_problem(table: Table, partition_by: Sequence[PartitionField]) -> str | None:
+    """Why files written for `partition_by` do not belong into this table."""
+    schema = table.schema()
+    have = [(schema.find_column_name(f.source_id), str(f.transform)) for f in table.spec().fields]
+    asked = [(wanted.column, wanted.transform) for wanted in partition_by]
+    if have == asked:
+        return None
+    return (
+        f"the table is partitioned by {_in_words(have)} and partition_by says {_in_words(asked)}; set it back, or "
+        f"change the table first (ALTER TABLE ... ADD or DROP PARTITION FIELD)"
+    )
+
+
+def _in_words(fields: Sequence[tuple[str | None, str]]) -> str:
+    return ", ".join(f"{name}" if how == "identity" else f"{how}({name})" for name, how in fields) or "nothing"
 
 
 def single_attempt(table: Table) -> Table:

@@ -13,8 +13,10 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from headgate.config.pipeline import Table as TableConfig
-from headgate.lake.ledger import read_ledger, recorded_skips
-from headgate.lake.tables import REJECTED_SUFFIX, load_table
+from headgate.config.table import REJECTED_SUFFIX
+from headgate.lake.ledger import read_ledger
+from headgate.lake.skips import recorded_skips
+from headgate.lake.tables import load_table
 from headgate.model import Ledger, Range, Skip, TopicPartition
 
 MOST_LISTED = 100
@@ -98,7 +100,7 @@ def _verify_now(spark: SparkSession, catalog: Catalog, config: TableConfig) -> T
         both.unpersist()
     duplicates = _total(repeated, "extra")
     totals = ledger.totals
-    skips = tuple(recorded_skips(table))
+    skips = tuple(recorded_skips(catalog, table))
     missing_ranges: tuple[Range, ...] = ()
     if config.rows_per_record == "any":  # how many records became no row at all is not knowable
         missing = 0
@@ -199,7 +201,7 @@ def _without(ranges: Sequence[Range], skips: Sequence[Skip]) -> tuple[Range, ...
     """The ranges minus those that Kafka is known to have skipped entirely."""
     known: dict[TopicPartition, list[tuple[int, int]]] = {}
     for skip in skips:
-        if skip.offsets == skip.end - skip.start:
+        if skip.is_whole:
             known.setdefault(skip.partition, []).append((skip.start, skip.end))
     left = []
     for gap in ranges:

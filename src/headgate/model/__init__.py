@@ -3,7 +3,7 @@
 from headgate.model.announcement import Announcement, CycleStats, Skip
 from headgate.model.assignment import Assignment, Move, Plan
 from headgate.model.decision import Alert, Alternative, Decision
-from headgate.model.ledger import Ledger, Rejection, Totals
+from headgate.model.ledger import Ledger, Refusal, Totals
 from headgate.model.observation import ConsumerLoad, Observation, PartitionLoad
 from headgate.model.partition import Range, TopicPartition
 
@@ -21,7 +21,7 @@ __all__ = [
     "PartitionLoad",
     "Plan",
     "Range",
-    "Rejection",
+    "Refusal",
     "Skip",
     "TopicPartition",
     "Totals",

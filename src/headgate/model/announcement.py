@@ -1,5 +1,6 @@
 """What a consumer says after a cycle: these files hold exactly these ranges for this table."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headgate.model.partition import Range, TopicPartition
@@ -16,6 +17,27 @@ class Skip:
     """How many of [start, end) are skipped; fewer than end - start where compaction left records between."""
     reason: str
     """"retention" (deleted before it was read) or "gap" (compaction, transaction markers, aborted records)."""
+
+    @property
+    def is_whole(self) -> bool:
+        return self.offsets == self.end - self.start
+
+
+def condensed(skips: Iterable[Skip], most: int) -> list[Skip]:
+    """The same skips with neighbours joined; where one partition has more than `most`, one that counts them all."""
+    joined: dict[tuple[TopicPartition, str], list[Skip]] = {}
+    for skip in sorted(skips, key=lambda s: (s.partition, s.reason, s.start)):
+        found = joined.setdefault((skip.partition, skip.reason), [])
+        if found and found[-1].end == skip.start and found[-1].is_whole and skip.is_whole:
+            before = found.pop()
+            skip = Skip(skip.partition, before.start, skip.end, before.offsets + skip.offsets, skip.reason)
+        found.append(skip)
+    return [skip for found in joined.values() for skip in (found if len(found) <= most else [_counted(found)])]
+
+
+def _counted(skips: list[Skip]) -> Skip:
+    first, end = skips[0], max(s.end for s in skips)
+    return Skip(first.partition, first.start, end, sum(s.offsets for s in skips), first.reason)
 
 
 @dataclass(frozen=True, slots=True)

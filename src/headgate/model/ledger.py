@@ -31,7 +31,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class Refusal:
     """Why an announcement cannot be accepted; its files are orphans."""
 
     partition: TopicPartition
@@ -57,25 +57,24 @@ class Ledger:
     origin: Mapping[TopicPartition, int] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
     sequence: int = 0
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's own id of each topic: one that is deleted and made anew keeps its name and gets another id."""
 
-    def next_offset(self, partition: TopicPartition) -> int | None:
-        return self.next.get(partition)
-
-    def check(self, announcement: Announcement) -> Rejection | None:
+    def check(self, announcement: Announcement) -> Refusal | None:
         """None if every range starts exactly where the ledger ends; otherwise the first one that does not."""
         seen: set[TopicPartition] = set()
         for read in announcement.ranges:
             expected = self.next.get(read.partition)
             if read.start != expected or read.partition in seen:
-                return Rejection(read.partition, read.start, expected)
+                return Refusal(read.partition, read.start, expected)
             seen.add(read.partition)
         return None
 
     def advance(self, announcement: Announcement) -> "Ledger":
         """The ledger once this announcement is committed; only for one that `check` accepts."""
-        rejection = self.check(announcement)
-        if rejection is not None:
-            raise ValueError(rejection.reason)
+        refusal = self.check(announcement)
+        if refusal is not None:
+            raise ValueError(refusal.reason)
         moved = {read.partition: read.end for read in announcement.ranges}
         return replace(self, next={**self.next, **moved}, totals=self.totals.plus(announcement))
 
@@ -85,6 +84,16 @@ class Ledger:
         if not new:
             return self
         return replace(self, next={**self.next, **new}, origin={**self.origin, **new})
+
+    def with_topic_ids(self, ids: Mapping[str, str]) -> "Ledger":
+        """Adds ids of topics it holds and has none for; known ones never change."""
+        topics = {p.topic for p in self.next}
+        new = {topic: ids[topic] for topic in topics & ids.keys() - self.topic_ids.keys()}
+        return replace(self, topic_ids={**self.topic_ids, **new}) if new else self
+
+    def made_anew(self, ids: Mapping[str, str]) -> frozenset[str]:
+        """Topics that are not the ones this ledger counted: their offsets began again and say nothing."""
+        return frozenset(topic for topic, known in self.topic_ids.items() if ids.get(topic, known) != known)
 
     @property
     def offsets(self) -> int:

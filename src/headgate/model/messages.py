@@ -153,6 +153,8 @@ class LedgerState:
     verdicts: tuple[Verdict, ...]
     announcements_next: int
     """Announcements before this offset are settled for this table; a new committer starts here."""
+    problems: tuple[str, ...] = ()
+    """What keeps partitions out of `positions` until a person does something, in words."""
 
     def follows(self, known: "LedgerState | None") -> bool:
         """Whether this, which arrived later, is to be believed instead of what is known.

@@ -1,0 +1,82 @@
+"""Landing in a second table what a snapshot of the main table promised, exactly once.
+
+Two tables cannot be committed in one step. The second table's snapshot therefore says up to which snapshot of the main
+table it has landed everything, so that it is safe to do this any number of times and from any number of committers,
+and whatever becomes of the rows later: compaction and deletes do not bring them back.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update.snapshot import ManageSnapshots
+
+from headgate.config.pipeline import Lake
+from headgate.errors import CommitConflict
+from headgate.lake.ledger import newest_carrier, summary
+from headgate.lake.tables import create_table, load_table, single_attempt
+
+log = logging.getLogger(__name__)
+
+LANDED = "headgate.landed"
+LANDED_TAG = "headgate-landed"
+
+_MOST_ATTEMPTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A snapshot of a main table. Iceberg's sequence numbers go on after a rollback, Headgate's own do not."""
+
+    table_uuid: str
+    sequence_number: int
+
+    @classmethod
+    def of(cls, table: Table, snapshot: Snapshot) -> "Mark":
+        return cls(str(table.metadata.table_uuid), snapshot.sequence_number or 0)
+
+    def encode(self) -> str:
+        return json.dumps([self.table_uuid, self.sequence_number])
+
+    def covers(self, other: "Mark") -> bool:
+        return self.table_uuid == other.table_uuid and self.sequence_number >= other.sequence_number
+
+
+def landed_mark(second: Table | None) -> Mark | None:
+    """Up to which snapshot of the main table everything is in this one."""
+    carrier = None if second is None else newest_carrier(second, LANDED, LANDED_TAG)
+    return None if carrier is None else Mark(*json.loads(summary(carrier)[LANDED]))
+
+
+def land(
+    catalog: Catalog,
+    lake: Lake,
+    name: str,
+    spark_schema: str,
+    mark: Mark,
+    add: Callable[[Transaction, dict[str, str], Mark | None], None],
+) -> None:
+    """Calls `add` in a commit to table `name` unless that one has reached `mark`; things land in the marks' order.
+
+    `add` gets the snapshot properties to commit with, and the mark that the table has reached.
+    """
+    for _ in range(_MOST_ATTEMPTS):
+        table = load_table(catalog, name) or create_table(catalog, lake, name, spark_schema)
+        landed = landed_mark(table)
+        if landed is not None and landed.covers(mark):
+            return
+        try:
+            with single_attempt(table).transaction() as transaction:
+                add(transaction, {LANDED: mark.encode()}, landed)
+                current = transaction.table_metadata.current_snapshot()
+                if current is not None:
+                    ManageSnapshots(transaction).create_tag(current.snapshot_id, LANDED_TAG).commit()
+            return
+        except (CommitFailedException, CommitStateUnknownException) as error:
+            log.info("a commit to %s was refused, looking again: %s", name, error)
+    raise CommitConflict(f"{name}: {_MOST_ATTEMPTS} commits in a row were refused; will try again")

@@ -1,0 +1,181 @@
+"""A broker that asks who you are and encrypts: each of the three Kafka clients of a pipeline gets through, or says why.
+
+The broker is the embedded one's program with other settings: SASL/PLAIN over TLS with a certificate made here.
+"""
+
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from headgate import jars
+from headgate.cli.main import app
+from headgate.config.clients import librdkafka_settings
+from headgate.config.loader import load_pipeline
+from headgate.controller.drain import lag_records
+from headgate.controller.service import Service
+from headgate.controller.status import StatusReader
+from headgate.kafka.broker_process import Node, java_command, server_properties
+from headgate.kafka.channel import Topics
+from headgate.kafka.load import LoadGenerator, NoWaiting
+from headgate.kafka.load_records import FixedSize
+from headgate.lake.tables import open_catalog
+from headgate.lake.verify import verify_table
+from headgate.model import TopicPartition
+from headgate.simulation.workload import Steady
+
+PASSWORD = "the-shop-s-secret"
+DEADLINE_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    bootstrap: str
+    certificate: Path
+
+    def client(self, password: str) -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "shop",
+            "sasl.password": password,
+            "ssl.ca.location": str(self.certificate),
+        }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A key store for the broker and the certificate that clients trust."""
+    store, public = folder / "broker.p12", folder / "ca.pem"
+    keytool = [str(jars.java().with_name("keytool")), "-alias", "broker", "-storepass", "changeit"]
+    made = ["-genkeypair", "-keyalg", "RSA", "-storetype", "PKCS12", "-validity", "2", "-dname", "CN=broker"]
+    made += ["-ext", "SAN=ip:127.0.0.1", "-keystore", str(store)]
+    subprocess.run([*keytool, *made], check=True, capture_output=True)
+    exported = ["-exportcert", "-rfc", "-keystore", str(store), "-file", str(public)]
+    subprocess.run([*keytool, *exported], check=True, capture_output=True)
+    return store, public
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("guarded")
+    store, public = certificate(folder)
+    node = Node(1, free_port(), free_port())
+    settings = server_properties(node, [node], folder / "data") + "\n".join(
+        (
+            f"listeners=SASL_SSL://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:{node.controller_port}",
+            f"advertised.listeners=SASL_SSL://127.0.0.1:{node.port}",
+            "listener.security.protocol.map=SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name=SASL_SSL",
+            "sasl.enabled.mechanisms=PLAIN",
+            "sasl.mechanism.inter.broker.protocol=PLAIN",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule "
+            f'required username="admin" password="admin" user_admin="admin" user_shop="{PASSWORD}";',
+            f"ssl.keystore.location={store}",
+            "ssl.keystore.password=changeit",
+            f"ssl.truststore.location={public}",
+            "ssl.truststore.type=PEM",
+        )
+    )
+    file = folder / "server.properties"
+    file.write_text(settings)
+    format_, environment = java_command("-Dlog4j2.level=OFF", "kafka.tools.StorageTool", "format")
+    format_ += ["--cluster-id", "Z3VhcmRlZC1icm9rZXItMQ", "--config", str(file)]
+    subprocess.run(format_, env=environment, check=True, capture_output=True)
+    command, environment = java_command("kafka.Kafka", str(file))
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    found = Guarded(f"127.0.0.1:{node.port}", public)
+    try:
+        admin = AdminClient({"bootstrap.servers": found.bootstrap, "log_level": 2, **found.client(PASSWORD)})
+        until = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                admin.list_topics(timeout=2)
+                break
+            except KafkaException:
+                assert process.poll() is None, (folder / "server.log").read_text()[-2000:]
+                assert time.monotonic() < until
+        yield found
+    finally:
+        process.kill()
+        process.wait()
+
+
+def write_pipeline(folder: Path, guarded: Guarded, name: str) -> Path:
+    client = "\n".join(f"    {key}: {value}" for key, value in guarded.client("${SHOP_PASSWORD}").items())
+    file = folder / "pipeline.yaml"
+    file.write_text(
+        f"""
+name: {name}
+home: home
+kafka:
+  brokers: "{guarded.bootstrap}"
+  client:
+{client}
+topics: [{name}-orders]
+tables: [{{name: lake.orders}}]
+monitor: {{source: log_dirs, window_s: 4 s, min_span_s: 1 s}}
+policy: {{consumer_capacity_bytes_per_s: 1 MB/s, packing_capacity_bytes_per_s: 800 kB/s}}
+"""
+    )
+    return file
+
+
+def test_a_pipeline_runs_on_a_broker_with_sasl_and_tls_with_all_its_clients(
+    guarded: Guarded, spark: SparkSession, tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
+    file = write_pipeline(tmp_path, guarded, unique)
+    topic = f"{unique}-orders"
+    spread = Steady.spread([TopicPartition(topic, n) for n in range(2)], 1e5)
+    client = guarded.client(PASSWORD)
+    admin = AdminClient({"bootstrap.servers": guarded.bootstrap, "log_level": 2, **client})
+    forever = {"retention.ms": "-1", "retention.bytes": "-1"}  # log directories must not shrink (L-9)
+    admin.create_topics([NewTopic(topic, 2, 1, config=forever)])[topic].result(30)
+    LoadGenerator(guarded.bootstrap, client, {topic: 2}, spread, FixedSize(200), pace=NoWaiting()).run(count=500)
+    checked = CliRunner().invoke(app, ["check", str(file)])
+    assert checked.exit_code == 0, checked.output
+    assert PASSWORD not in checked.output
+
+    pipeline = load_pipeline(file)
+    service = Service(pipeline, session=lambda: spark)
+    service.start()
+    try:
+        settings = librdkafka_settings(pipeline)
+        reader = StatusReader(settings, Topics(pipeline.name), pipeline.slo)
+        until = time.monotonic() + DEADLINE_S
+        while time.monotonic() < until and not service.failed.is_set() and lag_records(pipeline, settings):
+            threading.Event().wait(0.5)
+        measured = reader.refresh()
+        reader.close()
+    finally:
+        service.stop()
+    assert {p.partition.topic for p in measured.partitions} == {topic}  # log directories, read by kafka-python
+    verdict = verify_table(spark, open_catalog(pipeline.lake), pipeline.tables[0])  # read by Spark's Java client
+    assert (verdict.problems, verdict.rows) == ((), 500)
+    assert PASSWORD not in "".join(p.read_text(errors="replace") for p in (tmp_path / "home").glob("*.log"))
+
+
+def test_a_wrong_password_is_told_and_not_shown(
+    guarded: Guarded, tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "not-the-shop-s-secret")
+    checked = CliRunner().invoke(app, ["check", str(write_pipeline(tmp_path, guarded, unique))])
+    assert checked.exit_code == 1
+    assert "Authentication failed" in checked.output
+    assert "not-the-shop-s-secret" not in checked.output
