@@ -24,7 +24,7 @@ class DryRun:
         self._clock = clock
         self._settings = settings
         self._journal = Journal(channel, clock, settings, int(clock.now_s() * 1000))
-        self._measurements = Measurements(channel, clock)
+        self._measurements = Measurements(channel, clock, settings.slot_s)
         self._listen_until_s = clock.now_s() + settings.heartbeat_deadline_s
         self._states: dict[int, ConsumerState] = {}
         self._watching_since_s = clock.now_s()
@@ -62,6 +62,8 @@ class DryRun:
             now,
             self._watching_since_s,
             self._settings.tables_of,
+            self._measurements.recent(),
+            self._settings.consumer_capacity_bytes_per_s,
         )
         decision = self._policy.decide(seen)
         self._journal.alert(decision.alerts, self.assignment, OUTCOME)

@@ -16,8 +16,8 @@ class PartitionLoad:
     """Records the lake does not hold yet: end offset minus ledger."""
     end_offset: int = 0
     arrivals: tuple[int, ...] = ()
-    """Records that arrived in each slot of `Observation.slot_s` since the last observation, oldest first; empty when
-    the monitor samples no finer than it reports. Bursts show here that a mean rate hides."""
+    """Records that arrived in each slot of `Observation.slot_s` since the last observation, oldest first; equally many
+    for every partition, none when nothing was measured meanwhile. Bursts show here that a mean rate hides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class Observation:
     """How long a partition that moved stood still lately (t_r, E-29); None until one was measured."""
     start_s: float | None = None
     """From asking for a consumer to its being ready, as measured lately; None until one started."""
+    nominal_records_per_s: float | None = None
+    """What one consumer is configured to do, in records of the present mix; stands in until one has measured itself."""
     brokers_slow: bool = False
     """Reads are slow at the brokers: more consumers would not help."""
 

@@ -50,6 +50,8 @@ class LagPacking:
 class _LagPacker:
     """What both algorithms share: phase 1, the cooldown and the words."""
 
+    settings_type = LagPacking
+
     def __init__(self, **settings: float | bool | str) -> None:
         self._set = LagPacking(**settings)  # type: ignore[arg-type]
         self._acted_s = float("-inf")

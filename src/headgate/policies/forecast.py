@@ -94,7 +94,7 @@ class Forecast:
             self._fresh.clear()
             self._since_jump = 0
         loads = [seen.partitions[p] for p in names]
-        if seen.slot_s and all(load.arrivals for load in loads):
+        if seen.slot_s:  # none at all when nothing was measured since the last look
             new = list(zip(*(load.arrivals for load in loads), strict=True))
         else:  # only a mean rate is known: spread it evenly over the time since the last look
             elapsed = self._beat_s if self._last_s is None else seen.at_s - self._last_s

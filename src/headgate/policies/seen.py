@@ -41,11 +41,11 @@ def unowned(seen: Observation) -> frozenset[TopicPartition]:
 
 
 def capacity(seen: Observation, configured: float | None) -> float | None:
-    """E-3: records per second of one replica, as configured, or as the slowest one measured it."""
+    """E-3: records per second of one replica: as configured, or as the slowest measured it, or as the pipeline says."""
     if configured is not None:
         return configured
     measured = [c.capacity_records_per_s for c in seen.consumers.values() if c.capacity_records_per_s]
-    return min(measured) if measured else None
+    return min(measured) if measured else seen.nominal_records_per_s
 
 
 def lag_of(assignment: Assignment, packed: Mapping[TopicPartition, Item]) -> dict[int, Item]:

@@ -104,6 +104,8 @@ CHEAPEST, DEAREST = 0.5, 10.0
 
 
 class Slo:
+    settings_type = SloSettings
+
     def __init__(self, **settings: float | int | None) -> None:
         self._set = SloSettings(**settings)  # type: ignore[arg-type]
         self._forecast = Forecast(self._set.beat_s)
