@@ -137,7 +137,7 @@ def simulate(
     if output is Output.json:
         typer.echo(json.dumps(as_json(comparison), indent=2))
     else:
-        _print(comparison, seeds, plot)
+        _print(comparison, plot)
 
 
 def _always(trace: Trace) -> Callable[[int], Trace]:
@@ -215,7 +215,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _print(comparison: Comparison, seeds: int, plot: Path | None) -> None:
+def _print(comparison: Comparison, plot: Path | None) -> None:
     console, trace, world, cut = Console(), comparison.trace, comparison.circumstances, comparison.resolution
     rate = trace.bytes_per_s
     console.print(
@@ -224,48 +224,54 @@ def _print(comparison: Comparison, seeds: int, plot: Path | None) -> None:
         f"{BYTES_PER_S.format(round(float(rate.max())))} in the busiest {trace.step_s:.3g} s"
     )
     console.print(
-        f"[bold]World[/]: {world.protocol} moves of {world.pause_s:.3g} s, starts of {world.start_s:.3g} s; every record "
-        f"waits {world.fixed_s:.3g} s for its cycle and commit; arrivals within an interval: {world.spacing}"
+        f"[bold]World[/]: {world.protocol} moves of {world.pause_s:.3g} s, starts of {world.start_s:.3g} s; every "
+        f"record waits {world.fixed_s:.3g} s for its cycle and commit; arrivals within an interval: {world.spacing}"
     )
     console.print(
-        f"[bold]Resolution[/]: {cut.packets:,} packets of {cut.packet_bytes:,} bytes, {cut.records_per_packet:.3g} records "
-        f"each; a consumer does {cut.packets_per_s:.4g} a second, so latencies are exact to about "
+        f"[bold]Resolution[/]: {cut.packets:,} packets of {cut.packet_bytes:,} bytes, {cut.records_per_packet:.3g} "
+        f"records each; a consumer does {cut.packets_per_s:.4g} a second, so latencies are exact to about "
         f"{1000 * cut.latency_s:.3g} ms; a decision every {cut.period_s:.3g} s"
     )
     if cut.latency_s > 0.1 * (world.slo_s - world.fixed_s):
-        console.print("[yellow]That is coarse for this goal: raise --packets, or look at a shorter time with --last.[/]")
+        console.print(
+            "[yellow]That is coarse for this goal: raise --packets, or look at a shorter time with --last.[/]"
+        )
     for note in comparison.notes:
         console.print(f"[yellow]Note[/]: {escape(note)}")
-    console.print(_table(comparison, seeds))
+    console.print(_table(comparison))
     console.print("● on the front: no other policy is both cheaper and more often in time", style="dim")
     for score in comparison.scores:
-        if causes := _causes(score):
-            console.print(f"{escape(score.policy)}: late because of {causes}", highlight=False)
+        if why := _why(score):
+            console.print(f"{escape(score.policy)}: {why}", highlight=False)
     console.print(_conclusion(comparison), highlight=False)
     if plot is not None:
         console.print(f"Plot: {plot}")
 
 
-def _table(comparison: Comparison, seeds: int) -> Table:
-    world = comparison.circumstances
+def _table(comparison: Comparison) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("")
     table.add_column("policy", no_wrap=True)
-    for name in (f"within {world.slo_s:g} s", "repl-min", "cost", "moves", "up/down", "p50", "p99", "worst"):
+    for name in ("in time", "repl-min", "cost", "moves", "up/down", "p50 s", "p99 s", "worst s"):
         table.add_column(name, justify="right", no_wrap=True)
     for score in comparison.scores:
-        spread = f" ({min(score.sla_by_seed):.2f} …)" if seeds > 1 else ""
         table.add_row(
-            "●" if score.on_front else "",
-            escape(score.policy),
-            f"[{'green' if score.meets_goal else 'red'}]{score.sla_percent:.2f} %[/]{spread}",
+            f"{'●' if score.on_front else ' '} {escape(score.policy)}",
+            f"[{'green' if score.meets_goal else 'red'}]{score.sla_percent:.2f} %[/]",
             f"{score.replica_minutes:.1f}",
             f"{score.money:.2f}",
             f"{score.moves:.0f}",
             f"{score.ups:.0f}/{score.downs:.0f}",
-            *(_short(value) for value in (score.p50_s, score.p99_s, score.worst_s)),
+            *(f"{value:.2f}" for value in (score.p50_s, score.p99_s, score.worst_s)),
         )
     return table
+
+
+def _why(score: Score) -> str:
+    """What made records late, and how much seeds differ."""
+    seeds = score.sla_by_seed
+    spread = f"{min(seeds):.2f} to {max(seeds):.2f} % over {len(seeds)} seeds" if len(seeds) > 1 else ""
+    causes = _causes(score)
+    return "; ".join(part for part in (f"late because of {causes}" if causes else "", spread) if part)
 
 
 def _causes(score: Score) -> str:
@@ -283,10 +289,6 @@ def _conclusion(comparison: Comparison) -> str:
         f"[bold]No policy meets the goal[/] of {wanted}; {escape(nearest.policy)} comes nearest with "
         f"{nearest.sla_percent:.2f} %. Look at what made records late, at fleet.max_consumers and at hot partitions."
     )
-
-
-def _short(value_s: float) -> str:
-    return f"{value_s:.2f} s" if value_s < 100 else f"{value_s:.0f} s"
 
 
 def _span(duration_s: float) -> str:

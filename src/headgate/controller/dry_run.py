@@ -47,7 +47,7 @@ class DryRun:
         if self.assignment is None:
             if now < self._listen_until_s:
                 return
-            self.assignment, self._watching_since_s = _shown(self._states), now
+            self.assignment, self._watching_since_s = shown_owners(self._states), now
         if measurement is None:
             return
         loads = {
@@ -79,7 +79,7 @@ class DryRun:
         self.assignment, self._watching_since_s = following, now
 
 
-def _shown(states: dict[int, ConsumerState]) -> Assignment:
+def shown_owners(states: dict[int, ConsumerState]) -> Assignment:
     """Owners according to heartbeats; a partition in the middle of a handover goes to the lowest id."""
     taken: set[TopicPartition] = set()
     owners = {}

@@ -1,9 +1,9 @@
 """What a pipeline's traffic would have been like under other policies: each one simulated, scored and compared."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -321,20 +321,24 @@ def score(label: str, outcome: Outcome, circumstances: Circumstances) -> Score:
 
 def mean(scores: Sequence[Score]) -> Score:
     """Over seeds; the worst latency stays the worst."""
-    causes: Counter[str] = Counter()
-    for each in scores:
-        for cause, share in each.causes.items():
-            causes[cause] += share / len(scores)  # type: ignore[assignment]
-    averaged = {
-        name: float(np.mean([getattr(s, name) for s in scores]))
-        for name in ("sla_percent", "replica_minutes", "money", "moves", "ups", "downs", "p50_s", "p99_s")
-    }
-    return replace(
-        scores[0],
-        **averaged,
-        worst_s=max(s.worst_s for s in scores),
-        causes=dict(causes),
-        sla_by_seed=tuple(s.sla_percent for s in scores),
+
+    def of(value: Callable[[Score], float]) -> float:
+        return float(np.mean([value(s) for s in scores]))
+
+    causes = {cause: of(lambda s, c=cause: s.causes.get(c, 0.0)) for cause in CAUSES}  # type: ignore[misc]
+    return Score(
+        scores[0].policy,
+        of(lambda s: s.sla_percent),
+        of(lambda s: s.replica_minutes),
+        of(lambda s: s.money),
+        of(lambda s: s.moves),
+        of(lambda s: s.ups),
+        of(lambda s: s.downs),
+        of(lambda s: s.p50_s),
+        of(lambda s: s.p99_s),
+        max(s.worst_s for s in scores),
+        {cause: share for cause, share in causes.items() if share},
+        tuple(s.sla_percent for s in scores),
     )
 
 
@@ -357,8 +361,7 @@ def curve(label: str, outcome: Outcome, duration_s: float, waits_s: float) -> Cu
     at = arrived[order].searchsorted(edges)
     sorted_latency = latency[order]
     p99 = [
-        float(np.quantile(sorted_latency[a:b], 0.99)) + waits_s if b > a else math.nan
-        for a, b in zip(at, at[1:], strict=False)
+        float(np.quantile(sorted_latency[a:b], 0.99)) + waits_s if b > a else math.nan for a, b in pairwise(at.tolist())
     ]
     middles = (edges[1:] + edges[:-1]) / 2
     return Curve(label, middles, outcome.replicas_at(middles), np.array(p99))

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from headgate.experiments.plots import save
 from headgate.experiments.what_if import Comparison
+from headgate.simulation.arrivals import Floats
 
 _POINTS = 600
 
@@ -37,7 +38,7 @@ def draw(comparison: Comparison, file: Path) -> None:
     save(figure, file)
 
 
-def _load(comparison: Comparison) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _load(comparison: Comparison) -> tuple[Floats, Floats]:
     """Bytes per second, averaged to a few hundred points."""
     trace = comparison.trace
     edges = np.linspace(0.0, trace.duration_s, min(_POINTS, len(trace.edges_s) - 1) + 1)

@@ -38,7 +38,7 @@ def profile(
     seed: int = 0,
     topic: str = "profile",
 ) -> Trace:
-    """The profile with every consumer-worth of load as many bytes as one of the pipeline's consumers does, times scale."""
+    """The profile, with as many bytes for a consumer's worth of its load as one of the pipeline's does, times scale."""
     if name not in PROFILES:
         near = get_close_matches(name.lower(), PROFILES, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}? " if near else ""
