@@ -2,9 +2,11 @@
 
 import typer
 
-from headgate.cli import experiment_packing
+from headgate.cli import experiment_latency, experiment_packing
 
 app = typer.Typer(
     no_args_is_help=True, help="Runs a published experiment again, with ours beside it, and writes a report."
 )
-app.command("packing")(experiment_packing.packing)
+app.command()(experiment_packing.packing)
+app.command()(experiment_latency.latency)
+app.command()(experiment_latency.baselines)

@@ -6,7 +6,21 @@ from importlib import metadata
 import typer
 from rich.console import Console
 
-from headgate.cli import calibrate, check, consumer, demo, experiment, kafka, load, maintain, run, status, verify
+from headgate.cli import (
+    calibrate,
+    check,
+    consumer,
+    demo,
+    experiment,
+    kafka,
+    load,
+    maintain,
+    plan,
+    run,
+    simulate,
+    status,
+    verify,
+)
 from headgate.errors import HeadgateError
 
 app = typer.Typer(
@@ -27,6 +41,8 @@ app.command(rich_help_panel="Watch")(verify.verify)
 app.command(rich_help_panel="Operate")(calibrate.calibrate)
 app.command(rich_help_panel="Operate")(maintain.maintain)
 app.command(rich_help_panel="Operate")(consumer.consumer)
+app.command(rich_help_panel="Choose a policy")(simulate.simulate)
+app.command(rich_help_panel="Choose a policy")(plan.plan)
 app.command(rich_help_panel="Try out")(load.load)
 app.add_typer(kafka.app, name="kafka", rich_help_panel="Try out")
 app.add_typer(experiment.app, name="experiment", rich_help_panel="Try out")

@@ -38,7 +38,7 @@ def status(
     """
     pipeline = load_pipeline(find_pipeline(file, home))
     log_to(None)
-    _check_it_ran(pipeline)
+    check_it_ran(pipeline)
     reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.slo)
     try:
         if output is Output.json:
@@ -56,7 +56,7 @@ def status(
         reader.close()
 
 
-def _check_it_ran(pipeline: Pipeline) -> None:
+def check_it_ran(pipeline: Pipeline) -> None:
     """A pipeline without internal topics never ran; waiting for them would only time out."""
     control = Topics(pipeline.name).control
     if not partitions_where(AdminClient(dict(librdkafka_settings(pipeline))), lambda topic: topic == control):

@@ -1,6 +1,8 @@
 """A controller for a pipeline: its policy, its patience and its channel, put together from the pipeline file."""
 
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Pipeline
@@ -15,20 +17,54 @@ from headgate.policies import Policy
 from headgate.policies.registry import build_policy
 
 
-def policy_of(pipeline: Pipeline) -> Policy:
-    policy = pipeline.policy
+def policy_of(
+    pipeline: Pipeline,
+    name: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Policy:
+    """The pipeline's policy, or another one in its place: with the same numbers, but without `policy.params`.
+
+    `params` come on top; a `packer` among them replaces the pipeline's. `facts` are what else a policy may ask for.
+    """
+    policy, given = pipeline.policy, dict(params or {})
+    packer = given.pop("packer", policy.packer)
+    own = policy.params if name in (None, policy.name) else {}
     return build_policy(
-        policy.name,
-        policy.packer,
+        name or policy.name,
+        packer,
         consumer_capacity_bytes_per_s=policy.consumer_capacity_bytes_per_s,
         packing_capacity_bytes_per_s=policy.packing_capacity_bytes_per_s,
         max_sentinel_s=policy.max_sentinel_s,
         timeout_policy=policy.timeout_policy,
         max_consumers=pipeline.fleet.max_consumers,
         stale_after_s=pipeline.controller.stale_after_s,
-        params=policy.params,
-        packer_params=policy.packer_params,
+        params={**own, **given},
+        packer_params=policy.packer_params if packer == policy.packer else {},
+        facts={**goal_of(pipeline), **(facts or {})},
     )
+
+
+def goal_of(pipeline: Pipeline) -> dict[str, float]:
+    """The goal as policies know it, and how often they hear of arrivals."""
+    beat_s = max(1.0, pipeline.monitor.poll_s)
+    return {
+        "slo_s": queueing_s(pipeline.slo.latency_s, fixed_s(pipeline)),
+        "quantile": pipeline.slo.quantile,
+        "beat_s": beat_s,
+        "interval_s": beat_s,
+        "max_replicas": pipeline.fleet.max_consumers,
+    }
+
+
+def fixed_s(pipeline: Pipeline) -> float:
+    """What a record may wait whatever the policy does: for its cycle to be gathered and for the next commit."""
+    return pipeline.consumer.wait_s + pipeline.lake.commit_interval_s
+
+
+def queueing_s(latency_s: float, waits_s: float) -> float:
+    """What the goal leaves for waiting behind other records; never nothing, or every record would be hopeless."""
+    return max(latency_s - waits_s, 0.1 * latency_s)
 
 
 def settings_of(pipeline: Pipeline) -> Settings:
@@ -46,6 +82,7 @@ def settings_of(pipeline: Pipeline) -> Settings:
         stuck_deadline_s=max(5 * controller.ack_deadline_s, 2 * pipeline.consumer.commit_deadline_s),
         commit_wait_s=min(30.0, pipeline.consumer.commit_deadline_s),
         stop_deadline_s=fleet.stop_deadline_s,
+        slot_s=pipeline.monitor.poll_s,
         tables_of=lambda topic: len(pipeline.tables_of(topic)),
     )
 

@@ -24,7 +24,7 @@ class DryRun:
         self._clock = clock
         self._settings = settings
         self._journal = Journal(channel, clock, settings, int(clock.now_s() * 1000))
-        self._measurements = Measurements(channel, clock)
+        self._measurements = Measurements(channel, clock, settings.slot_s)
         self._listen_until_s = clock.now_s() + settings.heartbeat_deadline_s
         self._states: dict[int, ConsumerState] = {}
         self._watching_since_s = clock.now_s()
@@ -47,7 +47,7 @@ class DryRun:
         if self.assignment is None:
             if now < self._listen_until_s:
                 return
-            self.assignment, self._watching_since_s = _shown(self._states), now
+            self.assignment, self._watching_since_s = shown_owners(self._states), now
         if measurement is None:
             return
         loads = {
@@ -62,6 +62,8 @@ class DryRun:
             now,
             self._watching_since_s,
             self._settings.tables_of,
+            self._measurements.recent(),
+            self._settings.consumer_capacity_bytes_per_s,
         )
         decision = self._policy.decide(seen)
         self._journal.alert(decision.alerts, self.assignment, OUTCOME)
@@ -77,7 +79,7 @@ class DryRun:
         self.assignment, self._watching_since_s = following, now
 
 
-def _shown(states: dict[int, ConsumerState]) -> Assignment:
+def shown_owners(states: dict[int, ConsumerState]) -> Assignment:
     """Owners according to heartbeats; a partition in the middle of a handover goes to the lowest id."""
     taken: set[TopicPartition] = set()
     owners = {}

@@ -1,7 +1,8 @@
 """The controller's channel over Kafka: commands out, events, measurements and the ledger in, the journal beside."""
 
 import logging
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from typing import get_args
 
 from confluent_kafka.admin import AdminClient
@@ -30,6 +31,7 @@ class KafkaChannel:
         self._ledgers: dict[str, LedgerState] = {}
         self._positions: dict[tuple[str, TopicPartition], int] = {}
         self._newest_epoch = 0
+        self._decisions: deque[DecisionRecord] = deque(maxlen=_RECENT_DECISIONS)
         self._prepared = 0
         self._tail = Tail(
             settings,
@@ -67,6 +69,9 @@ class KafkaChannel:
         self._read()
         return self._positions
 
+    def decisions(self) -> Iterable[DecisionRecord]:
+        return self._decisions
+
     def newest_epoch(self) -> int:
         return self._newest_epoch
 
@@ -87,6 +92,7 @@ class KafkaChannel:
             elif each.topic == self._topics.ledger and isinstance(message, LedgerState):
                 self._take_ledger(message)
             elif each.topic == self._topics.decisions and isinstance(message, DecisionRecord):
+                self._decisions.append(message)
                 if message.outcome != "dry-run":
                     self._newest_epoch = max(self._newest_epoch, message.epoch)
             else:

@@ -47,7 +47,7 @@ class Controller:
         self._settings = settings
         self._commander = Commander(channel, self.epoch)
         self._journal = Journal(channel, clock, settings, self.epoch)
-        self._measurements = Measurements(channel, clock)
+        self._measurements = Measurements(channel, clock, settings.slot_s)
         self._roster = Roster(fleet, self._commander, channel, clock, settings)
         self.assignment = Assignment()
         """Who owns what as far as this controller knows; certain only in Sentinel."""

@@ -1,23 +1,95 @@
 """From what arrives over the channel to the observation a policy decides on."""
 
 import logging
-from collections.abc import Callable, Mapping
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from headgate.controller.ports import Channel, Clock
 from headgate.model import Assignment, ConsumerLoad, Observation, PartitionLoad, TopicPartition
-from headgate.model.messages import Measurement
+from headgate.model.messages import DecisionRecord, Measurement
 
 log = logging.getLogger(__name__)
 
 _CLOCK_SKEW_S = 5.0
+_SLOTS_KEPT = 120
+"""Longer than any policy looks back; also the longest gap between measurements that is filled."""
+_CHANGES_KEPT = 50
+_APPLIED = "applied"
+
+Slots = Mapping[TopicPartition, tuple[int, ...]]
+
+
+class ArrivalSlots:
+    """Records per slot and partition, from the end offsets of successive measurements.
+
+    A slot is the time between two measurements. If one is late or missing, what arrived is spread over as many slots
+    as passed. An end offset that falls belongs to a topic made anew: counting begins again there.
+    """
+
+    def __init__(self, slot_s: float) -> None:
+        if not slot_s > 0:
+            raise ValueError(f"slot_s must be above 0, not {slot_s:g}")
+        self.slot_s = slot_s
+        self._ends: dict[TopicPartition, int] = {}
+        self._at_s: float | None = None
+        self._slots: deque[dict[TopicPartition, int]] = deque(maxlen=_SLOTS_KEPT)
+
+    def add(self, measurement: Measurement) -> None:
+        at_s = measurement.at_ms / 1000
+        ends = {TopicPartition(r.topic, r.partition): r.end_offset for r in measurement.rates}
+        passed = 0 if self._at_s is None else max(1, round((at_s - self._at_s) / self.slot_s))
+        if passed > _SLOTS_KEPT:  # too long ago to say when within it anything came
+            self._slots.clear()
+            passed = 0
+        came = {p: max(0, end - self._ends.get(p, end)) for p, end in ends.items()}
+        for n in range(passed):
+            self._slots.append({p: count // passed + (n < count % passed) for p, count in came.items()})
+        self._ends, self._at_s = ends, at_s
+
+    def take(self) -> Slots:
+        """Everything since the last call, for the partitions of the newest measurement."""
+        taken = {p: tuple(slot.get(p, 0) for slot in self._slots) for p in self._ends}
+        self._slots.clear()
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """What is known beyond the newest measurement: arrivals since the last look, and what changes cost lately."""
+
+    slots: Slots
+    slot_s: float = 0.0
+    pause_s: float | None = None
+    start_s: float | None = None
+
+
+NOTHING_RECENT = Recent({})
+
+
+def cost_of_changes(decisions: Iterable[DecisionRecord]) -> tuple[float | None, float | None]:
+    """(pause of a move, start of a consumer), each the 99th percentile of the newest changes; None if there were none.
+
+    A handover is timed as a whole, so it bounds the pause of each partition in it.
+    """
+    applied = [d for d in decisions if d.outcome == _APPLIED]
+    pauses = [d.handover_s for d in applied if d.moved and d.handover_s > 0][-_CHANGES_KEPT:]
+    starts = [d.ready_s for d in applied if d.created and d.ready_s > 0][-_CHANGES_KEPT:]
+    return _p99(pauses), _p99(starts)
+
+
+def _p99(values: Sequence[float]) -> float | None:
+    return sorted(values)[math.ceil(0.99 * len(values)) - 1] if values else None
 
 
 class Measurements:
     """The newest measurement worth believing: not older than the last one, not from the future."""
 
-    def __init__(self, channel: Channel, clock: Clock) -> None:
+    def __init__(self, channel: Channel, clock: Clock, slot_s: float) -> None:
         self._channel = channel
         self._clock = clock
+        self._arrivals = ArrivalSlots(slot_s)
         self.newest: Measurement | None = None
 
     @property
@@ -34,7 +106,13 @@ class Measurements:
             log.warning("a measurement of %d ms is from the future; ignored, check the clocks", found.at_ms)
             return False
         self.newest = found
+        self._arrivals.add(found)
         return True
+
+    def recent(self) -> Recent:
+        """For one observation; the next one gets what comes after it."""
+        pause_s, start_s = cost_of_changes(self._channel.decisions())
+        return Recent(self._arrivals.take(), self._arrivals.slot_s, pause_s, start_s)
 
 
 def observe(
@@ -45,6 +123,8 @@ def observe(
     now_s: float,
     watching_since_s: float,
     tables_of: Callable[[str], int],
+    recent: Recent = NOTHING_RECENT,
+    consumer_capacity_bytes_per_s: float | None = None,
 ) -> Observation:
     """Rates are what consumers pay: a topic that feeds two tables is read twice."""
     landed: dict[TopicPartition, int] = {}
@@ -56,5 +136,36 @@ def observe(
         # A partition no ledger knows yet has an unknown, not an infinite lag.
         lag = max(0, rate.end_offset - landed.get(partition, rate.end_offset))
         cost = rate.bytes_per_s * tables_of(rate.topic)
-        partitions[partition] = PartitionLoad(cost, rate.records_per_s, lag, rate.end_offset)
-    return Observation(now_s, measurement.at_ms / 1000, partitions, assignment, dict(consumers), watching_since_s)
+        arrivals = recent.slots.get(partition, ())
+        partitions[partition] = PartitionLoad(cost, rate.records_per_s, lag, rate.end_offset, arrivals)
+    return Observation(
+        now_s,
+        measurement.at_ms / 1000,
+        partitions,
+        assignment,
+        {n: _in_records(load, assignment[n], partitions) for n, load in consumers.items()},
+        watching_since_s,
+        recent.slot_s,
+        recent.pause_s,
+        recent.start_s,
+        _records(consumer_capacity_bytes_per_s, partitions, partitions),
+    )
+
+
+def _in_records(
+    load: ConsumerLoad, owned: Iterable[TopicPartition], partitions: Mapping[TopicPartition, PartitionLoad]
+) -> ConsumerLoad:
+    """The measured capacity in records too, of the mix the consumer reads; of everything's while its own is silent."""
+    capacity = load.capacity_bytes_per_s
+    own = _records(capacity, owned, partitions)
+    return replace(load, capacity_records_per_s=_records(capacity, partitions, partitions) if own is None else own)
+
+
+def _records(
+    bytes_per_s: float | None, mix: Iterable[TopicPartition], partitions: Mapping[TopicPartition, PartitionLoad]
+) -> float | None:
+    loads = [partitions[p] for p in mix if p in partitions]
+    cost, records = sum(load.bytes_per_s for load in loads), sum(load.records_per_s for load in loads)
+    if bytes_per_s is None or not (cost > 0 and records > 0 and math.isfinite(cost) and math.isfinite(records)):
+        return None
+    return bytes_per_s * records / cost

@@ -1,6 +1,6 @@
 """What a controller is handed: a clock, a channel and a fleet. Live ones and virtual ones are the same to it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from headgate.model import TopicPartition
@@ -54,6 +54,10 @@ class Channel(Protocol):
 
     def record(self, record: DecisionRecord) -> None:
         """Adds to the decision journal."""
+        ...
+
+    def decisions(self) -> Iterable[DecisionRecord]:
+        """The newest ones in the journal, whoever wrote them, oldest first."""
         ...
 
     def newest_epoch(self) -> int:

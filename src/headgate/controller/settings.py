@@ -44,5 +44,7 @@ class Settings:
     """An alert that was not raised for this long may be told again."""
     poll_s: float = 0.2
     """Pause between two steps."""
+    slot_s: float = 1.0
+    """Time between two measurements: how finely arrivals are known."""
     tables_of: Callable[[str], int] = _one
     """How many tables a topic feeds: each reads it for itself, so that is how often a consumer pays for it (L-4)."""

@@ -7,7 +7,7 @@ delayed and dropped, and anything can be put on the channel.
 import heapq
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -108,6 +108,9 @@ class MemoryChannel:
 
     def record(self, record: DecisionRecord) -> None:
         self.records.append(record)
+
+    def decisions(self) -> Iterable[DecisionRecord]:
+        return self.records
 
     def newest_epoch(self) -> int:
         return max((r.epoch for r in self.records if r.outcome != "dry-run"), default=0)

@@ -1,13 +1,23 @@
 """Policies by name: whatever is installed under the entry point group `headgate.policies`."""
 
 from collections.abc import Mapping
-from inspect import signature
+from importlib.metadata import entry_points
+from inspect import Parameter, signature
 from typing import Any
 
 from headgate.packing.registry import build_packer, constructed, named
 from headgate.policies.protocol import Policy
 
 GROUP = "headgate.policies"
+
+
+def policy_names() -> tuple[str, ...]:
+    return tuple(sorted(entry.name for entry in entry_points(group=GROUP)))
+
+
+def parameters_of(make: Any) -> Mapping[str, Parameter]:
+    """What a policy's constructor takes; one that passes everything to its settings says which class they have."""
+    return signature(getattr(make, "settings_type", make)).parameters
 
 
 def build_policy(
@@ -22,10 +32,12 @@ def build_policy(
     stale_after_s: float = 10.0,
     params: Mapping[str, Any] | None = None,
     packer_params: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> Policy:
     """The policy of that name joined with the packer of that name.
 
-    A policy takes of these values the ones its constructor names, and everything in `params`, which wins.
+    A policy takes of these values and of `facts` (such as slo_s) the ones its constructor names, and everything in
+    `params`, which wins. What it would rather measure itself, so that its default is None, it is not told.
     """
     make = named(GROUP, "policy", name)
     offered = {
@@ -36,8 +48,9 @@ def build_policy(
         "timeout_policy": timeout_policy,
         "max_consumers": max_consumers,
         "stale_after_s": stale_after_s,
+        **(facts or {}),
     }
-    wanted = signature(make).parameters
-    arguments = {key: value for key, value in offered.items() if key in wanted}
+    wanted = parameters_of(make)
+    arguments = {key: value for key, value in offered.items() if key in wanted and wanted[key].default is not None}
     policy: Policy = constructed("policy", name, make, {**arguments, **(params or {})})
     return policy

@@ -1,0 +1,58 @@
+"""`headgate experiment latency` and `headgate experiment baselines`."""
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+Quick = Annotated[bool, typer.Option("--quick", help="One seed and the short trace only; a minute or two.")]
+Seeds = Annotated[int, typer.Option(help="Runs per row are this many seeds times two decision periods.", min=1)]
+Resume = Annotated[bool, typer.Option("--resume", help="Keep the runs already in DIR and only do the missing ones.")]
+
+
+def latency(
+    quick: Quick = False,
+    seeds: Seeds = 5,
+    out: Annotated[Path, typer.Option(help="Where tables, plots and runs.csv go.")] = Path("docs/experiments/latency"),
+    resume: Resume = False,
+) -> None:
+    """Re-runs every table of the latency paper beside its published numbers, with our policy in the same places."""
+    from headgate.experiments.latency import run
+
+    with _progress() as told:
+        file = run(out, seeds, quick, resume, told)
+    Console().print(f"Report: {file}")
+
+
+def baselines(
+    quick: Quick = False,
+    seeds: Seeds = 5,
+    out: Annotated[Path, typer.Option(help="Where the table, the plot and runs.csv go.")] = Path(
+        "docs/experiments/baselines"
+    ),
+    resume: Resume = False,
+) -> None:
+    """Measures HPA, KEDA, equal counts, sentinel with MWF and ours on the same traces (E5)."""
+    from headgate.experiments.baselines import run
+
+    with _progress() as told:
+        file = run(out, seeds, quick, resume, told)
+    Console().print(f"Report: {file}")
+
+
+@contextmanager
+def _progress():  # type: ignore[no-untyped-def]
+    """A bar, and the function that moves it."""
+    columns = (TextColumn("{task.description:<44}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("starting")
+
+        def told(what: str, done: int, of: int) -> None:
+            bar.update(task, description=what[:44], completed=done, total=of)
+
+        told_typed: Callable[[str, int, int], None] = told
+        yield told_typed

@@ -1,0 +1,384 @@
+"""What a pipeline's traffic would have been like under other policies: each one simulated, scored and compared."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+
+from headgate.config.pipeline import Pipeline
+from headgate.controller.assembly import fixed_s, policy_of, queueing_s
+from headgate.errors import ConfigError
+from headgate.simulation.arrivals import Floats
+from headgate.simulation.group import GroupSettings
+from headgate.simulation.outcome import CAUSES, Outcome
+from headgate.simulation.packets import MOST_PACKETS, InRecords, Packets, Spacing, cut
+from headgate.simulation.recorded import Trace
+from headgate.simulation.run import RunSettings, simulate
+
+MOST_LOOKS = 7_000
+"""Decisions in a run; a trace of days is looked at less often than every second."""
+THREAD_START_S, PROCESS_START_S = 1.0, 20.0
+"""Until starts are measured: a thread shares the Spark session, a process or a pod makes its own."""
+_WARM_UP_S = 15.0
+_PEAK_S = 10.0
+"""A peak is the highest mean over so long."""
+_BINS = 240
+"""Points of a curve in the plot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the simulated world is like, beyond what the pipeline file says."""
+
+    slo_s: float
+    """The goal: from a record's arrival to its commit."""
+    fixed_s: float
+    """How much of that goes by in gathering and committing, whatever the policy does."""
+    quantile: float
+    start_s: float
+    """From asking for a consumer to its being ready."""
+    pause_s: float
+    """How long a partition that moves stands still."""
+    protocol: Literal["cooperative", "eager"] = "cooperative"
+    spacing: Spacing = "even"
+    price_per_hour: float = 0.20
+    consumers: int | None = None
+    """At the beginning; None: as many as the load of the first minute fills."""
+    most_packets: int = MOST_PACKETS
+
+    def __post_init__(self) -> None:
+        for name in ("slo_s", "most_packets"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be above 0, not {getattr(self, name):g}")
+        for name in ("fixed_s", "start_s", "pause_s", "price_per_hour"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"{name} must not be negative, not {getattr(self, name):g}")
+        if not 0 < self.quantile < 1:
+            raise ConfigError(f"the share of records in time must be between 0 and 1, not {self.quantile:g}")
+        if self.fixed_s >= self.slo_s:
+            raise ConfigError(
+                f"a record waits up to {self.fixed_s:g} s to be gathered and committed (consumer.wait_s and "
+                f"lake.commit_interval_s), so no policy meets a goal of {self.slo_s:g} s: raise the goal or lower those"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        pipeline: Pipeline,
+        slo_s: float | None = None,
+        start_s: float | None = None,
+        pause_s: float | None = None,
+        **others: Any,
+    ) -> "Circumstances":
+        """From the pipeline file: a move waits for a cycle to end and a commit, a start for Spark."""
+        waits_s = fixed_s(pipeline)
+        usual_s = THREAD_START_S if pipeline.fleet.kind == "threads" else PROCESS_START_S
+        return cls(
+            pipeline.slo.latency_s if slo_s is None else slo_s,
+            waits_s,
+            pipeline.slo.quantile,
+            usual_s if start_s is None else start_s,
+            waits_s if pause_s is None else pause_s,
+            **others,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A policy to try: how it is shown, its name, and parameters on top of the pipeline's."""
+
+    label: str
+    name: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    required: bool = True
+    """Otherwise it is left out, with a note, if it cannot be built from what is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """How finely the traffic was simulated."""
+
+    packets: int
+    packet_bytes: int
+    records_per_packet: float
+    packets_per_s: float
+    """Of one consumer."""
+    period_s: float
+    """Between two decisions."""
+
+    @property
+    def latency_s(self) -> float:
+        """Latencies are exact to about the time one packet takes."""
+        return 1 / self.packets_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What one policy came to, the mean over all seeds."""
+
+    policy: str
+    sla_percent: float
+    replica_minutes: float
+    money: float
+    moves: float
+    ups: float
+    downs: float
+    p50_s: float
+    p99_s: float
+    worst_s: float
+    causes: Mapping[str, float]
+    """Late records in percent of all, by cause (E-41)."""
+    sla_by_seed: tuple[float, ...]
+    meets_goal: bool = False
+    on_front: bool = False
+    """No other policy is both cheaper and more often in time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One policy over time, for the plot."""
+
+    policy: str
+    at_s: Floats
+    replicas: Floats
+    p99_s: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    trace: Trace
+    circumstances: Circumstances
+    resolution: Resolution
+    scores: tuple[Score, ...]
+    curves: tuple[Curve, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def cheapest(self) -> Score | None:
+        """The cheapest that meets the goal."""
+        enough = [s for s in self.scores if s.meets_goal]
+        return min(enough, key=lambda s: (s.replica_minutes, -s.sla_percent)) if enough else None
+
+
+Told = Callable[[str, float], None]
+"""Hears which policy runs and how far all are, 0 … 1."""
+
+
+def compare(
+    pipeline: Pipeline,
+    trace_of: Callable[[int], Trace],
+    choices: Sequence[Choice],
+    circumstances: Circumstances,
+    seeds: int = 1,
+    told: Told = lambda *_: None,
+) -> Comparison:
+    """Every policy on the same traffic; a seed varies what a recording leaves open, and profiles altogether."""
+    if seeds < 1:
+        raise ValueError(f"at least one seed is needed, not {seeds}")
+    worlds = [_World.of(pipeline, trace_of(seed), circumstances, seed) for seed in range(seeds)]
+    able, left_out = buildable(pipeline, choices, worlds[0].facts)
+    scored: dict[str, list[Score]] = {choice.label: [] for choice in able}
+    curves: list[Curve] = []
+    for n, (world, choice) in enumerate((world, choice) for world in worlds for choice in able):
+
+        def heard(share: float, label: str = choice.label, before: int = n) -> None:
+            told(label, (before + share) / (len(worlds) * len(able)))
+
+        heard(0.0)
+        policy = InRecords(
+            policy_of(pipeline, choice.name, choice.params, world.facts),
+            world.packets,
+            pipeline.policy.consumer_capacity_bytes_per_s,
+        )
+        outcome = simulate(world.packets.arrivals, policy, world.settings, heard)
+        scored[choice.label].append(score(choice.label, outcome, circumstances))
+        if world is worlds[0]:
+            curves.append(curve(choice.label, outcome, world.trace.duration_s, circumstances.fixed_s))
+    told("done", 1.0)
+    shown = worlds[0]
+    return Comparison(
+        shown.trace,
+        circumstances,
+        _resolution(shown.packets, shown.settings),
+        ranked([mean(scores) for scores in scored.values()], circumstances.quantile),
+        tuple(curves),
+        (*shown.trace.notes, *_strangers(pipeline, shown.trace), *left_out),
+    )
+
+
+def buildable(
+    pipeline: Pipeline, choices: Iterable[Choice], facts: Mapping[str, Any]
+) -> tuple[list[Choice], list[str]]:
+    """Those that can be built, and a note for each that cannot and need not; ConfigError for one that was asked for."""
+    able, left_out = [], []
+    for choice in choices:
+        try:
+            policy_of(pipeline, choice.name, choice.params, facts)
+            able.append(choice)
+        except ConfigError as error:
+            if choice.required:
+                raise
+            left_out.append(f"left out: {error}")
+    if not able:
+        raise ConfigError("none of these policies can be built: " + "; ".join(left_out))
+    return able, left_out
+
+
+@dataclass(frozen=True, eq=False)
+class _World:
+    """One seed's traffic and how it is simulated."""
+
+    trace: Trace
+    packets: Packets
+    settings: RunSettings
+    facts: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, trace: Trace, circumstances: Circumstances, seed: int) -> "_World":
+        packets = cut(
+            trace,
+            circumstances.most_packets,
+            circumstances.spacing,
+            np.random.default_rng([seed, 11]),
+            lambda topic: len(pipeline.tables_of(topic)),
+        )
+        settings = run_settings(pipeline, packets, circumstances, seed)
+        return cls(trace, packets, settings, facts_of(pipeline, packets, circumstances, settings))
+
+
+def run_settings(pipeline: Pipeline, packets: Packets, circumstances: Circumstances, seed: int) -> RunSettings:
+    duration_s = packets.arrivals.duration_s
+    capacity = pipeline.policy.consumer_capacity_bytes_per_s
+    poll_s = max(pipeline.monitor.poll_s, duration_s / (2 * MOST_LOOKS))
+    period_s = max(1.03 * poll_s, duration_s / MOST_LOOKS)
+    return RunSettings(
+        GroupSettings(packets.per_s(capacity), circumstances.start_s, circumstances.pause_s),
+        circumstances.protocol,
+        slo_s=queueing_s(circumstances.slo_s, circumstances.fixed_s),
+        period_s=period_s,
+        phase_s=float(np.random.default_rng([seed, 12]).uniform(0, period_s)),
+        warm_up_s=min(_WARM_UP_S, duration_s / 20),
+        rate_window_s=max(pipeline.monitor.window_s, poll_s),
+        slot_s=poll_s,
+        record_bytes=packets.packet_bytes,
+        consumers=_at_first(pipeline, packets, circumstances),
+        seed=seed,
+    )
+
+
+def _at_first(pipeline: Pipeline, packets: Packets, circumstances: Circumstances) -> int:
+    limit = min(pipeline.fleet.max_consumers, len(packets.partitions))
+    if circumstances.consumers is not None:
+        return max(1, min(circumstances.consumers, limit))
+    minute_s = min(60.0, packets.arrivals.duration_s)
+    came = sum(int(t.searchsorted(minute_s)) for t in packets.arrivals.times_s) * packets.packet_bytes
+    return max(1, min(limit, math.ceil(came / minute_s / pipeline.policy.packing_capacity_bytes_per_s)))
+
+
+def facts_of(
+    pipeline: Pipeline, packets: Packets, circumstances: Circumstances, settings: RunSettings
+) -> dict[str, Any]:
+    """What policies may ask for by name. Peaks are known to those that are sized for them, as a person would know."""
+    capacity = pipeline.policy.consumer_capacity_bytes_per_s
+    records_per_s = packets.per_s(capacity) * packets.mean_records
+    counts = np.bincount((np.concatenate(packets.arrivals.times_s) / _PEAK_S).astype(np.int64))
+    peak = float(counts.max()) / _PEAK_S
+    beat_s = max(1.0, settings.slot_s)
+    return {
+        "slo_s": settings.slo_s,
+        "quantile": circumstances.quantile,
+        "capacity_records_per_s": records_per_s,
+        "rebalance_s": max(circumstances.pause_s, 1e-3),
+        "events": records_per_s * min(1.0, settings.slo_s),
+        "beat_s": beat_s,
+        "interval_s": max(beat_s, settings.period_s),
+        "peak_records_per_s": peak * packets.mean_records,
+        "partitions": len(packets.partitions),
+        "replicas": max(1, math.ceil(peak * packets.packet_bytes / pipeline.policy.packing_capacity_bytes_per_s)),
+    }
+
+
+def score(label: str, outcome: Outcome, circumstances: Circumstances) -> Score:
+    total, causes = max(1, len(outcome.all_latencies_s)), outcome.causes()
+    return Score(
+        label,
+        outcome.sla_percent,
+        outcome.replica_minutes,
+        outcome.replica_minutes / 60 * circumstances.price_per_hour,
+        outcome.moves,
+        outcome.ups,
+        outcome.downs,
+        outcome.quantile_s(0.5) + circumstances.fixed_s,
+        outcome.quantile_s(0.99) + circumstances.fixed_s,
+        outcome.max_latency_s + circumstances.fixed_s,
+        {cause: 100 * causes[cause] / total for cause in CAUSES if causes[cause]},
+        (outcome.sla_percent,),
+    )
+
+
+def mean(scores: Sequence[Score]) -> Score:
+    """Over seeds; the worst latency stays the worst."""
+
+    def of(value: Callable[[Score], float]) -> float:
+        return float(np.mean([value(s) for s in scores]))
+
+    causes = {cause: of(lambda s, c=cause: s.causes.get(c, 0.0)) for cause in CAUSES}  # type: ignore[misc]
+    return Score(
+        scores[0].policy,
+        of(lambda s: s.sla_percent),
+        of(lambda s: s.replica_minutes),
+        of(lambda s: s.money),
+        of(lambda s: s.moves),
+        of(lambda s: s.ups),
+        of(lambda s: s.downs),
+        of(lambda s: s.p50_s),
+        of(lambda s: s.p99_s),
+        max(s.worst_s for s in scores),
+        {cause: share for cause, share in causes.items() if share},
+        tuple(s.sla_percent for s in scores),
+    )
+
+
+def ranked(scores: Iterable[Score], quantile: float) -> tuple[Score, ...]:
+    """Cheapest first, with what meets the goal and what is on the front marked."""
+    ordered = sorted(scores, key=lambda s: (s.replica_minutes, -s.sla_percent))
+    marked, best = [], -math.inf
+    for each in ordered:
+        marked.append(
+            replace(each, meets_goal=each.sla_percent >= 100 * quantile - 1e-9, on_front=each.sla_percent > best)
+        )
+        best = max(best, each.sla_percent)
+    return tuple(marked)
+
+
+def curve(label: str, outcome: Outcome, duration_s: float, waits_s: float) -> Curve:
+    edges = np.linspace(0.0, duration_s, _BINS + 1)
+    arrived, latency = np.concatenate(outcome.arrived_s), outcome.all_latencies_s
+    order = np.argsort(arrived, kind="stable")
+    at = arrived[order].searchsorted(edges)
+    sorted_latency = latency[order]
+    p99 = [
+        float(np.quantile(sorted_latency[a:b], 0.99)) + waits_s if b > a else math.nan for a, b in pairwise(at.tolist())
+    ]
+    middles = (edges[1:] + edges[:-1]) / 2
+    return Curve(label, middles, outcome.replicas_at(middles), np.array(p99))
+
+
+def _resolution(packets: Packets, settings: RunSettings) -> Resolution:
+    return Resolution(
+        packets.arrivals.events,
+        packets.packet_bytes,
+        packets.mean_records,
+        settings.group.capacity_records_per_s,
+        settings.period_s,
+    )
+
+
+def _strangers(pipeline: Pipeline, trace: Trace) -> tuple[str, ...]:
+    unknown = sorted({p.topic for p in trace.partitions if not pipeline.tables_of(p.topic)})
+    if not unknown:
+        return ()
+    return (f"{', '.join(unknown)}: not among the pipeline's topics; taken to be read once, for one table",)

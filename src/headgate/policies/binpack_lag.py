@@ -1,0 +1,210 @@
+"""The latency paper's Algorithms 1 and 2: pack rate and lag with Least-Loaded, big bins up, small bins down (E-13 … E-20).
+
+Algorithm 1 packs the lag there is. Algorithm 2 decides the same way whether to act, and then packs the lag there will be
+once the rebalance it is about to cause has gone by; so reassignments may become scale-ups, and scale-downs wait for
+times at which they do no harm.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from headgate.model import Alert, Alternative, Assignment, Decision, Observation, TopicPartition
+from headgate.packing.least_loaded import Item, Room, least_loaded, onto_members
+from headgate.policies.seen import held, items, lag_of, unowned
+
+Action = Literal["UP", "DOWN", "REASS", ""]
+Packed = tuple[frozenset[TopicPartition], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LagPacking:
+    """The paper's settings, with its defaults (E-1, E-2)."""
+
+    capacity_records_per_s: float = 200.0
+    slo_s: float = 0.5
+    f_up: float = 0.9
+    f_down: float = 0.4
+    cooldown_s: float = 10.0
+    """No decision this long after an action (E-19)."""
+    rebalance_s: float = 0.05
+    """t_r until one is measured."""
+    literal: bool = True
+    """A reassignment packs into as few bins as it needs, as printed; otherwise into all there are (E-20)."""
+    sort_key: str = "rate"
+    stale_after_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.f_down < self.f_up < 1:
+            raise ValueError(f"0 < f_down < f_up < 1 is needed, not {self.f_down:g} and {self.f_up:g}")
+        for name in ("capacity_records_per_s", "slo_s", "rebalance_s", "stale_after_s"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name):g}")
+        if not self.cooldown_s >= 0:
+            raise ValueError(f"cooldown_s must not be negative, not {self.cooldown_s:g}")
+
+    def room(self, share: float) -> Room:
+        return Room.of(self.capacity_records_per_s, self.slo_s, share)
+
+
+class _LagPacker:
+    """What both algorithms share: phase 1, the cooldown and the words."""
+
+    settings_type = LagPacking
+
+    def __init__(self, **settings: float | bool | str) -> None:
+        self._set = LagPacking(**settings)  # type: ignore[arg-type]
+        self._acted_s = float("-inf")
+        self.deferred_downs = 0
+        """Scale-downs that the coming rebalance's lag forbade (E-17)."""
+
+    def decide(self, seen: Observation) -> Decision:
+        hold = held(seen, self._set.stale_after_s)
+        if hold is not None:
+            return hold
+        if seen.at_s - self._acted_s < self._set.cooldown_s:
+            left = self._set.cooldown_s - (seen.at_s - self._acted_s)
+            return Decision(None, f"hold: {left:.1f} s of the cooldown are left")
+        packed = items(seen)
+        g_up = self._pack(packed, self._set.f_up, limit=len(packed))
+        g_down = self._pack(packed, self._set.f_down, limit=len(packed))
+        inputs = {
+            "consumers": float(len(seen.assignment)),
+            "packed_up": float(len(g_up)),
+            "packed_down": float(len(g_down)),
+            "records_per_s": sum(i.rate for i in packed.values()),
+            "lag_records": sum(i.lag for i in packed.values()),
+        }
+        action = self._scale_needed(seen, packed, len(g_up), len(g_down))
+        alerts = self._oversize(packed)
+        if not action:
+            return Decision(None, f"{len(seen.assignment)} replicas hold rate and lag", "", inputs, alerts=alerts)
+        decision = self._act(seen, packed, action, inputs, alerts)
+        if decision.assignment is not None and not _same(decision.assignment, seen.assignment):
+            self._acted_s = seen.at_s
+        return decision
+
+    def _scale_needed(self, seen: Observation, packed: Mapping[TopicPartition, Item], up: int, down: int) -> Action:
+        """E-14; the same for both."""
+        if up > len(seen.assignment):
+            return "UP"
+        if down < len(seen.assignment):
+            return "DOWN"
+        if unowned(seen) or self._violates(seen, packed):
+            return "REASS"
+        return ""
+
+    def _violates(self, seen: Observation, packed: Mapping[TopicPartition, Item]) -> bool:
+        """E-13, on the assignment as it is now."""
+        room = self._set.room(self._set.f_up)
+        return any(r.lag > room.lag or r.rate > room.rate for r in lag_of(seen.assignment, packed).values())
+
+    def _pack(self, packed: Mapping[TopicPartition, Item], share: float, limit: int, min_bins: int = 1) -> Packed:
+        bins = least_loaded(packed, self._set.room(share), min_bins, self._set.sort_key)
+        return bins[: max(1, limit)] if len(bins) > max(1, limit) else bins
+
+    def _reass_bins(self, seen: Observation) -> int:
+        return 1 if self._set.literal else len(seen.assignment)
+
+    def _plan(
+        self, seen: Observation, bins: Packed, packed: Mapping[TopicPartition, Item], keep_idle: bool
+    ) -> Assignment:
+        plan = onto_members(bins, seen.assignment, {p: i.rate for p, i in packed.items()})
+        if keep_idle:  # a literal reassignment deletes nobody: who gets no bin idles
+            return Assignment({**{c: frozenset() for c in seen.assignment if c not in plan.owners}, **plan.owners})
+        return plan
+
+    def _oversize(self, packed: Mapping[TopicPartition, Item]) -> tuple[Alert, ...]:
+        room = self._set.room(1.0)
+        return tuple(
+            Alert(
+                f"oversize {p}",
+                f"{p} has {i.rate:.0f} records/s and {i.lag:.0f} waiting, more than the {room.rate:.0f} records/s and "
+                f"{room.lag:.0f} in time of one replica: it gets one alone; spread its keys over more partitions",
+            )
+            for p, i in sorted(packed.items())
+            if i.rate > room.rate or i.lag > room.lag
+        )
+
+    def _act(
+        self,
+        seen: Observation,
+        packed: Mapping[TopicPartition, Item],
+        action: Action,
+        inputs: dict[str, float],
+        alerts: tuple[Alert, ...],
+    ) -> Decision:
+        raise NotImplementedError
+
+
+def _same(a: Assignment, b: Assignment) -> bool:
+    return dict(a.owners) == dict(b.owners)
+
+
+class Algorithm1(_LagPacker):
+    """Acts on the lag there is (E-14)."""
+
+    def _act(
+        self,
+        seen: Observation,
+        packed: Mapping[TopicPartition, Item],
+        action: Action,
+        inputs: dict[str, float],
+        alerts: tuple[Alert, ...],
+    ) -> Decision:
+        here = len(seen.assignment)
+        if action == "DOWN":
+            bins = self._pack(packed, self._set.f_down, len(packed))
+            plan = self._plan(seen, bins, packed, keep_idle=False)
+            why = f"{len(bins)} bins filled to {self._set.f_down:g} hold everything: {here} -> {len(bins)}"
+            return Decision(plan, why, "DOWN", inputs, (Alternative(f"keep {here}", "costs more"),), alerts)
+        min_bins = self._reass_bins(seen) if action == "REASS" else 1
+        bins = self._pack(packed, self._set.f_up, len(packed), min_bins)
+        plan = self._plan(seen, bins, packed, keep_idle=action == "REASS")
+        if action == "UP":
+            why = f"{len(bins)} bins filled to {self._set.f_up:g} are needed: {here} -> {len(bins)}"
+        else:
+            why = (
+                f"a replica is over {self._set.f_up:g} of rate or lag, {len(bins)} bins would do: same size, new places"
+            )
+        rejected = (Alternative(f"keep {here} as they are", "the invariant of E-6 is in danger"),)
+        return Decision(plan, why, action, inputs, rejected, alerts)
+
+
+class Algorithm2(_LagPacker):
+    """Acts on the lag there will be after the rebalance (E-16, E-17)."""
+
+    def _act(
+        self,
+        seen: Observation,
+        packed: Mapping[TopicPartition, Item],
+        action: Action,
+        inputs: dict[str, float],
+        alerts: tuple[Alert, ...],
+    ) -> Decision:
+        here = len(seen.assignment)
+        t_r = self._set.rebalance_s if seen.pause_s is None else seen.pause_s
+        total = items(seen, extra_s=t_r)
+        inputs["rebalance_s"] = t_r
+        if action == "DOWN":
+            bins = self._pack(total, self._set.f_down, len(total))
+            inputs["packed_with_rebalance"] = float(len(bins))
+            if len(bins) >= here:
+                self.deferred_downs += 1
+                why = f"scale-down deferred: the rebalance's own lag needs {len(bins)} of {here} replicas"
+                return Decision(None, why, "DOWN", inputs, (Alternative("fewer replicas now", why),), alerts)
+            plan = self._plan(seen, bins, total, keep_idle=False)
+            why = f"{len(bins)} bins filled to {self._set.f_down:g} hold it, rebalance included: {here} -> {len(bins)}"
+            return Decision(plan, why, "DOWN", inputs, (Alternative(f"keep {here}", "costs more"),), alerts)
+        min_bins = self._reass_bins(seen) if action == "REASS" else 1
+        bins = self._pack(total, self._set.f_up, len(total), min_bins)
+        inputs["packed_with_rebalance"] = float(len(bins))
+        grows = len(bins) > here
+        plan = self._plan(seen, bins, total, keep_idle=not grows)
+        why = (
+            f"with the lag of a {t_r:g} s rebalance {len(bins)} bins are needed: {here} -> {len(bins)}"
+            if grows
+            else f"a replica is over {self._set.f_up:g} of rate or lag: same size, new places"
+        )
+        rejected = (Alternative(f"keep {here} as they are", "the invariant of E-6 is in danger"),)
+        return Decision(plan, why, "UP" if grows else "REASS", inputs, rejected, alerts)

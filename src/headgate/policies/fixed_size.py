@@ -1,0 +1,96 @@
+"""Groups that never grow or shrink: overprovisioned for the peak (E-36), or balanced within a given size (L-43, L-59)."""
+
+from headgate.model import Alternative, Assignment, Decision, Observation, Plan, TopicPartition
+from headgate.packing.least_loaded import Item, Room, least_loaded, onto_members
+from headgate.policies.seen import contiguous, held, lag_of, rates, unowned
+
+
+def overprovisioned_size(
+    peak_records_per_s: float, partitions: int, capacity_records_per_s: float, slo_s: float, f_up: float = 0.9
+) -> int:
+    """E-36: Least-Loaded with every partition at its share of the peak, one second's batch as its lag (A-4)."""
+    each = peak_records_per_s / partitions
+    items = {TopicPartition("peak", n): Item(each, each) for n in range(partitions)}
+    return min(partitions, len(least_loaded(items, Room.of(capacity_records_per_s, slo_s, f_up))))
+
+
+class EqualCount:
+    """Kafka's own way at a fixed size: the same number of partitions for everybody, whatever their load (L-59)."""
+
+    def __init__(self, replicas: int, stale_after_s: float = 10.0) -> None:
+        if replicas < 1:
+            raise ValueError(f"replicas must be at least 1, not {replicas}")
+        self._replicas = replicas
+        self._stale_after_s = stale_after_s
+
+    def decide(self, seen: Observation) -> Decision:
+        hold = held(seen, self._stale_after_s)
+        if hold is not None:
+            return hold
+        count = min(self._replicas, len(seen.partitions))
+        if len(seen.assignment) == count and not unowned(seen):
+            return Decision(None, f"{count} replicas, as configured")
+        why = f"{count} replicas are configured, there are {len(seen.assignment)}"
+        return Decision(contiguous(seen, count), why, "size", {"wanted": float(count)})
+
+
+class Overprovisioned(EqualCount):
+    """As many replicas as the peak will need, always (E-36)."""
+
+    def __init__(
+        self,
+        peak_records_per_s: float,
+        partitions: int,
+        capacity_records_per_s: float = 200.0,
+        slo_s: float = 0.5,
+        f_up: float = 0.9,
+        stale_after_s: float = 10.0,
+    ) -> None:
+        size = overprovisioned_size(peak_records_per_s, partitions, capacity_records_per_s, slo_s, f_up)
+        super().__init__(size, stale_after_s)
+
+
+class LoadBalance:
+    """L-43: a fixed number of replicas, their load kept even; moves only when the busiest gains enough by it."""
+
+    def __init__(
+        self, replicas: int, worth_moving: float = 0.9, cooldown_s: float = 10.0, stale_after_s: float = 10.0
+    ) -> None:
+        if replicas < 1:
+            raise ValueError(f"replicas must be at least 1, not {replicas}")
+        if not 0 < worth_moving <= 1:
+            raise ValueError(
+                f"worth_moving is a share of the busiest load, above 0 and at most 1, not {worth_moving:g}"
+            )
+        if not cooldown_s >= 0:
+            raise ValueError(f"cooldown_s must not be negative, not {cooldown_s:g}")
+        self._replicas = replicas
+        self._worth_moving = worth_moving
+        self._cooldown_s = cooldown_s
+        self._stale_after_s = stale_after_s
+        self._acted_s = float("-inf")
+
+    def decide(self, seen: Observation) -> Decision:
+        hold = held(seen, self._stale_after_s)
+        if hold is not None:
+            return hold
+        count = min(self._replicas, len(seen.partitions))
+        loads = {p: Item(rate) for p, rate in rates(seen).items()}
+        whole = Room(max(1e-9, sum(i.rate for i in loads.values())) * 2, 1.0)
+        bins = least_loaded(loads, whole, min_bins=count)
+        plan = onto_members(bins, seen.assignment, {p: i.rate for p, i in loads.items()})
+        before, after = _busiest(seen.assignment, loads), _busiest(plan, loads)
+        inputs = {"busiest_before": before, "busiest_after": after, "wanted": float(count)}
+        offer = f"{len(Plan.between(seen.assignment, plan).rebalanced)} moves"
+        if len(seen.assignment) == count and not unowned(seen):
+            left = self._cooldown_s - (seen.at_s - self._acted_s)
+            if after > self._worth_moving * before or left > 0:
+                why = f"the busiest would go from {before:.0f} to {after:.0f} records/s" if left <= 0 else "cooldown"
+                return Decision(None, f"keep: {why}", "", inputs, (Alternative(offer, why),))
+        self._acted_s = seen.at_s
+        why = f"{offer}: the busiest of {count} goes from {before:.0f} to {after:.0f} records/s"
+        return Decision(plan, why, "balance", inputs, (Alternative("keep", "uneven"),))
+
+
+def _busiest(assignment: Assignment, loads: dict[TopicPartition, Item]) -> float:
+    return max((r.rate for r in lag_of(assignment, loads).values()), default=0.0)

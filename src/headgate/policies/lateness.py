@@ -1,0 +1,93 @@
+"""How many records will be late: for a set of partitions on one consumer, and because of a move.
+
+Arrivals keep the shape they had lately and the level that is forecast. The backlog they leave on a consumer of known
+capacity follows from them slot by slot; whatever stands beyond capacity · SLO in the queue is late. Around that
+expectation backlogs scatter: keys fall at random, and the forecast has an error of its own.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from headgate.model import Observation
+from headgate.policies.forecast import Floats, Load
+
+
+def late_per_s(
+    load: Load,
+    shares: Floats,
+    level: float,
+    capacity_records_per_s: float,
+    slo_s: float,
+    backlog: Floats | None = None,
+) -> Floats:
+    """Late records per second of consumers that hold these shares of the total, each entry one consumer."""
+    shares = np.asarray(shares, dtype=np.float64)
+    arrivals = np.outer(load.shape, shares) * level * load.slot_s
+    drained = capacity_records_per_s * load.slot_s
+    start = np.zeros(len(shares)) if backlog is None else backlog
+    walk = np.cumsum(arrivals - drained, axis=0) + start
+    lowest = np.minimum(np.minimum.accumulate(walk, axis=0), 0.0)
+    peak = walk - lowest + drained  # what stands in the queue when a slot's records have come
+    spread = load.dispersion * np.clip(1 - shares, 0, 1) * peak
+    if level > 0:
+        spread = spread + ((load.error / level) ** 2 + load.noise) * peak**2
+    over = excess(peak - capacity_records_per_s * slo_s, np.sqrt(np.maximum(spread, 1e-12)))
+    late = np.minimum(over, arrivals).sum(axis=0) / (len(load.shape) * load.slot_s)
+    # A consumer that cannot keep up falls behind for ever: all it gets is late before long.
+    keeps_up = capacity_records_per_s / np.maximum(level * shares, 1e-12)
+    result: Floats = np.where(keeps_up < 1.0, np.maximum(late, level * shares), late)
+    return result
+
+
+def excess(above: Floats, deviation: Floats) -> Floats:
+    """E[max(0, X)] of a normal X with this mean and deviation."""
+    z = above / deviation
+    density = np.exp(-0.5 * np.minimum(z * z, 700.0)) / math.sqrt(2 * math.pi)
+    # The normal distribution's upper tail by the classical polynomial (Abramowitz and Stegun 26.2.17), good to 1e-7.
+    t = 1 / (1 + 0.2316419 * np.abs(z))
+    tail = density * t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
+    result: Floats = above * np.where(z > 0, 1 - tail, tail) + deviation * density
+    return np.maximum(result, 0.0)
+
+
+def late_by_moving(rates: Sequence[float], pause_s: float, capacity_records_per_s: float, slo_s: float) -> float:
+    """Late records because these partitions stand still once for `pause_s` each.
+
+    What arrives meanwhile waits for the rest of the pause and then for its own backlog to be worked off.
+    """
+    return sum(rate * max(0.0, pause_s + rate * pause_s / capacity_records_per_s - slo_s) for rate in rates)
+
+
+class LateAccount:
+    """Records that came and records that were late, as far as arrivals and capacity tell; both fade over `memory_s`."""
+
+    def __init__(self, slo_s: float, memory_s: float) -> None:
+        self._slo_s = slo_s
+        self._memory_s = memory_s
+        self._backlog: dict[int, float] = {}
+        self._last_s: float | None = None
+        self.records = 0.0
+        self.late = 0.0
+
+    def add(self, seen: Observation, capacity_records_per_s: float) -> None:
+        """Follows every consumer's backlog through the slots since the last observation."""
+        elapsed = 0.0 if self._last_s is None else max(0.0, seen.at_s - self._last_s)
+        self._last_s = seen.at_s
+        fading = math.exp(-elapsed / self._memory_s)
+        self.records *= fading
+        self.late *= fading
+        slot_s = seen.slot_s
+        drained, in_time = capacity_records_per_s * slot_s, capacity_records_per_s * self._slo_s
+        backlogs = {}
+        for consumer in seen.assignment:
+            backlog = self._backlog.get(consumer, 0.0)
+            loads = [seen.partitions[p] for p in seen.assignment[consumer] if p in seen.partitions]
+            for came in map(sum, zip(*(load.arrivals for load in loads), strict=False)):
+                backlog += came
+                self.records += came
+                self.late += min(came, max(0.0, backlog - in_time))
+                backlog = max(0.0, backlog - drained)
+            backlogs[consumer] = backlog
+        self._backlog = backlogs

@@ -1,0 +1,81 @@
+"""What the latency policies read out of an observation: sizes worth packing by, who owns nothing, and whether to trust it."""
+
+import math
+from collections.abc import Mapping
+
+from headgate.model import Assignment, Decision, Observation, TopicPartition
+from headgate.packing.least_loaded import Item
+
+
+def held(seen: Observation, stale_after_s: float) -> Decision | None:
+    """The decision to do nothing, if the observation cannot be trusted: stale, or without partitions (E-21, L-36)."""
+    if seen.age_s > stale_after_s:
+        return Decision(
+            None, f"hold: the newest measurement is {seen.age_s:.1f} s old, the limit is {stale_after_s:g} s"
+        )
+    if not seen.partitions:
+        return Decision(None, "hold: no partition was measured")
+    return None
+
+
+def items(seen: Observation, extra_s: float = 0.0) -> dict[TopicPartition, Item]:
+    """Rate and lag per partition; `extra_s` adds the lag that many seconds without service will bring (E-16)."""
+    found = {}
+    for p, load in seen.partitions.items():
+        rate = number(load.records_per_s)
+        found[p] = Item(rate, number(load.lag_records) + rate * extra_s)
+    return found
+
+
+def number(value: float) -> float:
+    """What is measured as NaN, infinite or negative counts as 0: a broken meter must not move partitions."""
+    return value if math.isfinite(value) and value > 0 else 0.0
+
+
+def rates(seen: Observation) -> dict[TopicPartition, float]:
+    return {p: number(load.records_per_s) for p, load in seen.partitions.items()}
+
+
+def unowned(seen: Observation) -> frozenset[TopicPartition]:
+    return frozenset(seen.partitions) - seen.assignment.partitions
+
+
+def capacity(seen: Observation, configured: float | None) -> float | None:
+    """E-3: records per second of one replica: as configured, or as the slowest measured it, or as the pipeline says."""
+    if configured is not None:
+        return configured
+    measured = [c.capacity_records_per_s for c in seen.consumers.values() if c.capacity_records_per_s]
+    return min(measured) if measured else seen.nominal_records_per_s
+
+
+def lag_of(assignment: Assignment, packed: Mapping[TopicPartition, Item]) -> dict[int, Item]:
+    """E-5: rate and lag of each replica."""
+    nothing = Item(0.0)
+    return {
+        c: Item(
+            sum(packed.get(p, nothing).rate for p in assignment[c]),
+            sum(packed.get(p, nothing).lag for p in assignment[c]),
+        )
+        for c in assignment
+    }
+
+
+def resized(current: Assignment, count: int) -> list[int]:
+    """Ids of a group of this size: the lowest present ones stay, new ones get the lowest unused ids."""
+    ids = sorted(current.owners)[:count]
+    while len(ids) < count:
+        ids.append(next(n for n in range(1, count + 1 + len(ids)) if n not in ids))
+    return ids
+
+
+def contiguous(seen: Observation, count: int) -> Assignment:
+    """Kafka's range assignor: equal counts of neighbouring partitions, blind to load (E-34, L-59)."""
+    partitions = sorted(seen.partitions)
+    ids = resized(seen.assignment, count)
+    each, more = divmod(len(partitions), count)
+    owners, at = {}, 0
+    for n, consumer in enumerate(ids):
+        size = each + (n < more)
+        owners[consumer] = frozenset(partitions[at : at + size])
+        at += size
+    return Assignment(owners)

@@ -1,0 +1,116 @@
+"""What a run came to: latency of every record, cost, actions, and why records were late (E-38 … E-41)."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from headgate.model import Decision
+from headgate.simulation.arrivals import Floats
+from headgate.simulation.group import Change, Group, Pause
+
+CAUSES = ("overload", "start-up", "scale-up rebalance", "scale-down stall", "reassignment")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    arrived_s: tuple[Floats, ...]
+    latency_s: tuple[Floats, ...]
+    """Per partition and record: completion minus arrival (E-38)."""
+    slo_s: float
+    replica_minutes: float
+    changes: tuple[Change, ...]
+    pauses: tuple[Pause, ...]
+    lives: tuple[tuple[int, float, float | None], ...]
+    """(consumer id, created, deleted)."""
+    owners: tuple[np.ndarray, ...]  # type: ignore[type-arg]
+    members_at_end: int
+    log: tuple[tuple[float, Decision], ...]
+
+    @classmethod
+    def of(
+        cls, group: Group, slo_s: float, replica_minutes: float, members: int, log: list[tuple[float, Decision]]
+    ) -> "Outcome":
+        times = group.topic.arrivals.times_s
+        latency = tuple(done - t for done, t in zip(group.topic.done_s, times, strict=True))
+        lives = tuple((c.consumer_id, c.created_s, c.deleted_s) for c in group.ever)
+        return cls(
+            times,
+            latency,
+            slo_s,
+            replica_minutes,
+            tuple(group.changes),
+            tuple(group.pauses),
+            lives,
+            tuple(group.topic.owner),
+            members,
+            tuple(log),
+        )
+
+    @cached_property
+    def all_latencies_s(self) -> Floats:
+        return np.concatenate(self.latency_s)
+
+    @property
+    def sla_percent(self) -> float:
+        """Share of all events done within the SLO, those a rebalance delayed included."""
+        late = int(np.count_nonzero(self.all_latencies_s > self.slo_s + 1e-6))
+        return 100.0 * (1 - late / max(1, len(self.all_latencies_s)))
+
+    @property
+    def violations(self) -> int:
+        return int(np.count_nonzero(self.all_latencies_s > self.slo_s + 1e-6))
+
+    @property
+    def ups(self) -> int:
+        """Replicas added (A-6)."""
+        return sum(c.added for c in self.changes)
+
+    @property
+    def downs(self) -> int:
+        return sum(c.removed for c in self.changes)
+
+    @property
+    def moves(self) -> int:
+        return sum(c.moved for c in self.changes)
+
+    @property
+    def actions(self) -> Counter[str]:
+        return Counter(c.kind for c in self.changes)
+
+    @property
+    def max_latency_s(self) -> float:
+        return float(self.all_latencies_s.max(initial=0.0))
+
+    def quantile_s(self, q: float) -> float:
+        return float(np.quantile(self.all_latencies_s, q)) if len(self.all_latencies_s) else 0.0
+
+    def replicas_at(self, at_s: Floats) -> Floats:
+        """How many replicas were billed at these moments."""
+        count = np.zeros(len(at_s))
+        for _, created_s, deleted_s in self.lives:
+            count += (at_s >= created_s) & (at_s < (np.inf if deleted_s is None else deleted_s))
+        return count
+
+    def causes(self) -> Counter[str]:
+        """E-41: why each late record was late.
+
+        A pause explains the late records of its partition from those it caught waiting up to the first record that
+        arrived afterwards and was in time again. Of the rest, those waiting while a replica was starting are put
+        down to start-up, all others to overload.
+        """
+        found: Counter[str] = Counter()
+        for p, (arrived, latency) in enumerate(zip(self.arrived_s, self.latency_s, strict=True)):
+            late = latency > self.slo_s + 1e-6
+            done = arrived + latency
+            cause = np.full(len(arrived), "overload", dtype=object)
+            for change in self.changes:
+                if change.ready_s > change.at_s:
+                    cause[(arrived < change.ready_s) & (done > change.at_s)] = "start-up"
+            for pause in (x for x in self.pauses if x.partition == p):
+                after = np.flatnonzero((arrived >= pause.end_s) & ~late)
+                recovered_s = arrived[after[0]] if len(after) else np.inf
+                cause[(done > pause.start_s) & (arrived < max(recovered_s, pause.end_s))] = pause.cause
+            found.update(cause[late].tolist())
+        return found
