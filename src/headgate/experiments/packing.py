@@ -32,7 +32,7 @@ class Settings:
     iterations: int = 500
     deltas: tuple[int, ...] = e3.DELTAS
     starts: tuple[str, ...] = e3.STARTS
-    exact_every: int = 20
+    exact_every: int = 25
     """Of 100 iterations on 40 partitions, every how many are solved exactly."""
 
     @classmethod
@@ -127,7 +127,7 @@ def distances(settings: Settings, advance: Advance) -> list[Distance]:
 
 
 def _distances(case: e3.Case, price: float, every: int) -> Iterator[Distance]:
-    packer, exact, capacity = Repair(price), Exact(effort=3.0), Capacity(e3.CAPACITY)
+    packer, exact, capacity = Repair(price), Exact(effort=2.0), Capacity(e3.CAPACITY)
     before = Assignment()
     for iteration, rates in enumerate(case.rates()):
         after = packer.pack(rates, capacity, before)
