@@ -61,7 +61,7 @@ def test_a_packer_is_dominated_only_if_it_loses_in_both() -> None:
 
 def test_a_small_run_writes_rows_a_picture_and_a_report(tmp_path: Path) -> None:
     pytest.importorskip("ortools", reason="OR-tools is not installed: pip install headgate[exact]")
-    settings = Settings(seeds=1, iterations=12, deltas=(5,), starts=("uniform",), exact_every=100)
+    settings = Settings(seeds=1, iterations=12, deltas=(5,), starts=("uniform",), exact_deltas=(5,), exact_every=100)
     told: list[str] = []
     rows = measure(settings, told.append)
     verdicts = packing_report.write(tmp_path, rows, distances(settings, told.append), ["A small run."])
