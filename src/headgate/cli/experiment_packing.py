@@ -46,7 +46,8 @@ def packing(
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("headgate", "numpy", "ortools"))
     preamble = (
         f"Written by `{command}`: {settings.iterations} iterations, 200 partitions;",
-        f"seeds 1 to {settings.seeds} for the uniform start, one walk of {settings.other_starts_iterations} for each other.",
+        f"seeds 1 to {settings.seeds} for the uniform start; from each other start one walk of",
+        f"{settings.other_starts_iterations} iterations.",
         f"Python {platform.python_version()}, {versions}.",
     )
     verdicts = packing_report.write(out, rows, exact, preamble)
