@@ -1,5 +1,7 @@
 """The benchmark catalogue (L-56, L-57) and the exact packer (L-58) on cases small enough to pack by hand."""
 
+from importlib.util import find_spec
+
 import pytest
 
 from headgate.model import Assignment, TopicPartition
@@ -97,9 +99,8 @@ def test_the_bound_counts_what_cannot_share() -> None:
     assert least_consumers([25, 1], 10) == 2
 
 
+@pytest.mark.skipif(find_spec("ortools") is None, reason="OR-tools is not installed: pip install headgate[exact]")
 class TestExact:
-    pytest.importorskip("ortools", reason="OR-tools is not installed: pip install headgate[exact]")
-
     def test_finds_a_packing_that_bfd_misses(self) -> None:
         # BFD: 6 | 5 | 4 joins the 6 | 3 joins the 5 | 3 and 3 share | 24 = 2 · 12, but BFD of 12 needs three bins.
         rates = named(6, 5, 4, 3, 3, 3)

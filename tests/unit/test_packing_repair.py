@@ -64,13 +64,14 @@ def test_a_saved_consumer_is_worth_less_while_much_has_to_move() -> None:
     assert restless == owned(c1={A}, c2={B, D}, c3={C})
 
 
-def test_packing_the_emptiest_anew_finds_what_chains_do_not() -> None:
-    # Three consumers with 6 + 2, 6 + 2 and 4 + 4 on 10: two 6 + 4 and 2 + 2 are no fewer, but with 24 on 12 two do.
-    before = owned(c1={A, D}, c2={B, E}, c3={C, F})
-    rates = {A: 6.0, B: 6.0, C: 4.0, D: 2.0, E: 2.0, F: 4.0}
+def test_when_consumers_are_dear_the_emptiest_are_packed_anew_together() -> None:
+    # 4 + 4, 2 + 3 and 5 + 6 on 12 add up to two full consumers, 3 + 4 + 5 and 2 + 4 + 6; no single chain leads there.
+    before = owned(c1={A, B}, c2={C, D}, c3={E, F})
+    rates = {A: 4.0, B: 4.0, C: 2.0, D: 3.0, E: 5.0, F: 6.0}
+    assert len(Repair(3.9).pack(rates, Capacity(12), before)) == 3
     packed = FEWEST_CONSUMERS.pack(rates, Capacity(12), before)
-    assert len(packed) == 2
-    assert sum(rates.values()) == 24  # so both are full
+    assert [sorted(rates[p] for p in packed[c]) for c in packed] == [[3, 4, 5], [2, 4, 6]]
+    assert F in packed[3]  # the fastest partition keeps its consumer
 
 
 def test_an_oversize_partition_keeps_its_consumer_for_itself() -> None:
@@ -81,6 +82,10 @@ def test_a_partition_moves_to_a_consumer_that_is_large_enough() -> None:
     # Consumer 1 can hold 4 only; 8 is too much for it and not for a new one of 10, and 15 only fits consumer 7.
     assert Repair().pack({A: 8}, Capacity(10, {1: 4}), owned(c1={A})) == owned(c2={A})
     assert Repair().pack({A: 15}, Capacity(10, {1: 4, 7: 20}), owned(c1={A})) == owned(c7={A})
+
+
+def test_with_no_capacity_at_all_every_partition_that_has_a_rate_is_alone() -> None:
+    assert Repair().pack({A: 8, B: 1}, Capacity(0), owned(c1={A, B})) == owned(c1={A}, c2={B})
 
 
 def test_a_price_that_is_no_price_is_refused() -> None:

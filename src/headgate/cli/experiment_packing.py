@@ -23,7 +23,9 @@ def packing(
     """Packs a random walk of 200 rates again and again with every packer, and compares consumers and moves."""
     from headgate.experiments import e3, packing_report
     from headgate.experiments import packing as experiment
+    from headgate.packing.exact import Exact
 
+    Exact()  # needed at the end, so better missed before the hour than after it
     settings = experiment.Settings.quick() if quick else experiment.Settings()
     if seeds is not None:
         settings = replace(settings, seeds=seeds)
@@ -44,7 +46,8 @@ def packing(
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("headgate", "numpy", "ortools"))
     preamble = (
         f"Written by `{command}`: {settings.iterations} iterations, 200 partitions;",
-        f"seeds 1 to {settings.seeds} for the uniform start and 1 to {settings.other_starts_seeds} for the others.",
+        f"seeds 1 to {settings.seeds} for the uniform start; from each other start one walk of",
+        f"{settings.other_starts_iterations} iterations.",
         f"Python {platform.python_version()}, {versions}.",
     )
     verdicts = packing_report.write(out, rows, exact, preamble)

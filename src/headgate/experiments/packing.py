@@ -28,11 +28,13 @@ def ours(price: float) -> str:
 @dataclass(frozen=True, slots=True)
 class Settings:
     seeds: int = 8
-    other_starts_seeds: int = 1
     iterations: int = 500
+    other_starts_iterations: int = 150
+    """From 0, 50 and 100 % one walk each, and a shorter one: no values are published for them."""
     deltas: tuple[int, ...] = e3.DELTAS
     starts: tuple[str, ...] = e3.STARTS
-    exact_every: int = 20
+    exact_deltas: tuple[int, ...] = (5, 15, 25)
+    exact_every: int = 25
     """Of 100 iterations on 40 partitions, every how many are solved exactly."""
 
     @classmethod
@@ -41,14 +43,18 @@ class Settings:
 
     def cases(self) -> list[e3.Case]:
         return [
-            e3.Case(start, delta, seed, self.iterations)
-            for start in self.starts
+            e3.Case("uniform", delta, seed, self.iterations)
             for delta in self.deltas
-            for seed in range(1, 1 + (self.seeds if start == "uniform" else self.other_starts_seeds))
+            for seed in range(1, 1 + self.seeds)
+        ] + [
+            e3.Case(start, delta, 1, self.other_starts_iterations)
+            for start in self.starts
+            if start != "uniform"
+            for delta in self.deltas
         ]
 
     def exact_cases(self) -> list[e3.Case]:
-        return [e3.Case("uniform", delta, 1, 100, partitions=40) for delta in self.deltas if delta]
+        return [e3.Case("uniform", delta, 1, 100, partitions=40) for delta in self.exact_deltas]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +133,7 @@ def distances(settings: Settings, advance: Advance) -> list[Distance]:
 
 
 def _distances(case: e3.Case, price: float, every: int) -> Iterator[Distance]:
-    packer, exact, capacity = Repair(price), Exact(effort=3.0), Capacity(e3.CAPACITY)
+    packer, exact, capacity = Repair(price), Exact(effort=2.0), Capacity(e3.CAPACITY)
     before = Assignment()
     for iteration, rates in enumerate(case.rates()):
         after = packer.pack(rates, capacity, before)

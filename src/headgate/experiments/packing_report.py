@@ -74,9 +74,9 @@ def _report(
     yield ""
     yield "## Ours: `repair`"
     yield ""
-    yield f"By `consumer_price`, the knob; the default is {DEFAULT_PRICE:g}. A negative CBS means fewer"
-    yield "consumers than the best of the twelve. In brackets, CBS with ours included among those compared with. Forced is the part of the"
-    yield "moved weight that no packer could have left where it was."
+    yield f"By `consumer_price`, the knob; the default is {DEFAULT_PRICE:g}. A negative CBS means fewer consumers than"
+    yield "the best of the twelve. In brackets, CBS with ours included among those compared with. Forced is the part of"
+    yield "the moved weight that no packer could have left where it was."
     yield ""
     yield from _ours(of_uniform, deltas)
     yield ""

@@ -39,6 +39,7 @@ class Exact:
     def __init__(self, effort: float = 30.0) -> None:
         if not effort > 0:
             raise ValueError(f"effort is a positive number, not {effort}")
+        _cp_sat()  # missing, it should be missed now and not at the first packing
         self._effort = effort
 
     def pack(self, rates: Rates, capacity: Capacity, previous: Assignment) -> Assignment:

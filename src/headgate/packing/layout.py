@@ -50,7 +50,8 @@ class Layout:
         """What each consumer holds of what it held before: the least that closing it moves."""
         self.by_room: list[tuple[float, int]] = []
         """Consumers that may be given something, by (room, id)."""
-        self._moved: set[TopicPartition] = set()
+        self.moved: set[TopicPartition] = set()
+        """Partitions that are new or change hands anyway: moving them once more costs nothing."""
         self._done: list[_Done] = []
         self._items: dict[int, list[Item]] = {}
 
@@ -64,13 +65,13 @@ class Layout:
         self.by_room = sorted((room, consumer) for consumer, room in self.room.items())
 
     def weight(self, partition: TopicPartition) -> float:
-        return 0.0 if partition in self._moved else self.sizes[partition]
+        return 0.0 if partition in self.moved else self.sizes[partition]
 
     def items(self, consumer: int) -> list[Item]:
         """What it holds, in any order; remembered until it changes."""
         if consumer not in self._items:
             self._items[consumer] = [
-                Item(size := self.sizes[p], p.topic, p.partition, 0.0 if p in self._moved else size, p, consumer)
+                Item(size := self.sizes[p], p.topic, p.partition, 0.0 if p in self.moved else size, p, consumer)
                 for p in self.held[consumer]
             ]
         return self._items[consumer]
@@ -101,7 +102,7 @@ class Layout:
     def place(self, partition: TopicPartition, consumer: int) -> None:
         """A partition that nobody holds."""
         self._change(consumer, self.room[consumer] - self.sizes[partition]).add(partition)
-        self._moved.add(partition)
+        self.moved.add(partition)
 
     def move(self, partition: TopicPartition, old: int, new: int) -> None:
         weight, size = self.weight(partition), self.sizes[partition]
@@ -109,7 +110,7 @@ class Layout:
         self._change(old, self.room[old] + size).remove(partition)
         self._change(new, self.room[new] - size).add(partition)
         self.kept[old] -= weight
-        self._moved.add(partition)
+        self.moved.add(partition)
 
     def mark(self) -> int:
         return len(self._done)
@@ -125,7 +126,7 @@ class Layout:
             self._change(done.old, done.old_room).add(done.partition)
             self.kept[done.old] = done.old_kept
             if done.weight:
-                self._moved.remove(done.partition)
+                self.moved.remove(done.partition)
 
     def shut(self, consumer: int) -> None:
         """Nothing more is given to it."""

@@ -12,7 +12,7 @@ One knob, `consumer_price`: the most write rate that may change hands to save on
 """
 
 from heapq import nsmallest
-from math import fsum
+from math import fsum, inf
 
 from headgate.model import Assignment, TopicPartition
 from headgate.packing.any_fit import Rates, descending, usable
@@ -34,7 +34,7 @@ CANDIDATES = 64
 FAILURES = 3
 """Attempts to close a consumer in a row that may fail before the rest, which look dearer, are not tried."""
 REPACK_FROM = 4.0
-"""Price from which packing anew can pay: on E3 it saves no consumer for less."""
+"""Price from which packing anew is tried: on E3 it hardly ever saves a consumer for less, and it takes time."""
 ROUNDING = 1e-9
 """A load above the capacity by less than this share is rounding, not overload."""
 
@@ -64,7 +64,7 @@ class Repair:
 
         if total:
             price /= 1 + RESTLESSNESS * evicted / total
-        _close_consumers(layout, price, slack, total / largest)
+        _close_consumers(layout, price, slack, total / largest if largest > 0 else inf)
         if self._consumer_price >= REPACK_FROM:
             enough = least_consumers(sizes.values(), largest)
             while len(layout.held) > enough and repack_some(layout, price):
