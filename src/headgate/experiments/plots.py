@@ -54,7 +54,7 @@ def replicas_over_time(outcome: Outcome, title: str, file: Path) -> None:
     end_s = max(float(np.concatenate(outcome.arrived_s).max(initial=1.0)), 1.0)
     figure = Figure(figsize=(11, 1 + 1.1 * len(lives)))
     panels = figure.subplots(len(lives), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    arrived, latency, owner = (np.concatenate(x) for x in (outcome.arrived_s, outcome.latency_s, outcome.owners))
+    arrived, latency, owner = np.concatenate(outcome.arrived_s), outcome.all_latencies_s, np.concatenate(outcome.owners)
     done = arrived + latency
     for panel, (consumer_id, created_s, deleted_s) in zip(panels, lives, strict=True):
         until_s = end_s if deleted_s is None else deleted_s

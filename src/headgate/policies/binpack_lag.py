@@ -1,8 +1,8 @@
-"""The latency paper's Algorithms 1 and 2: pack rate and lag with Least-Loaded, big bins up, small bins down (E-13 … E-20).
+"""Algorithms 1 and 2: pack rate and lag with Least-Loaded, big bins to grow, small ones to shrink (E-13 … E-20).
 
-Algorithm 1 packs the lag there is. Algorithm 2 decides the same way whether to act, and then packs the lag there will be
-once the rebalance it is about to cause has gone by; so reassignments may become scale-ups, and scale-downs wait for
-times at which they do no harm.
+Algorithm 1 packs the lag there is. Algorithm 2 decides the same way whether to act, and then packs the lag there will
+be once the rebalance it is about to cause has gone by; so reassignments may become scale-ups, and scale-downs wait
+for times at which they do no harm.
 """
 
 from collections.abc import Mapping

@@ -63,7 +63,7 @@ def merges(current: Assignment, shares: Shares) -> Iterable[Assignment]:
 
 
 def evened(current: Assignment, shares: Shares) -> Iterable[Assignment]:
-    """One partition of the busiest consumer moves to the least loaded, if that lowers the higher of the two; repeated."""
+    """A partition of the busiest consumer moves to the least loaded, if that lowers the higher of the two; repeated."""
     owners = {c: set(current[c]) for c in current}
     for _ in range(len(shares)):
         if len(owners) < 2:

@@ -201,8 +201,8 @@ class Forecast:
         total = fast.sum()
         if total > 0 and len(beats) > self._recent_beats:
             off = (fast - shares * total) / np.sqrt(self._dispersion * np.maximum(shares * (1 - shares) * total, 1.0))
-            for p in np.flatnonzero(np.abs(off) > _SHARE_JUMP):
-                self._fresh[int(p)] = self._recent_beats * self._per_beat
+            for jumped in np.flatnonzero(np.abs(off) > _SHARE_JUMP).tolist():
+                self._fresh[jumped] = self._recent_beats * self._per_beat
         for p, slots in list(self._fresh.items()):
             since = slots // self._per_beat
             if since >= len(beats):

@@ -1,4 +1,4 @@
-"""What the latency policies read out of an observation: sizes worth packing by, who owns nothing, and whether to trust it."""
+"""What latency policies read out of an observation: sizes to pack by, who owns nothing, and whether to trust it."""
 
 import math
 from collections.abc import Mapping

@@ -154,11 +154,14 @@ class Slo:
         options = self._priced(
             [current, *candidates(current, shares, largest)], current, shares, load, mu, start_s, pause_s, price
         )
+        kept = options[0]
+        nobody = unowned(seen)
+        if nobody:
+            options = [o for o in options if o.assignment.partitions == shares.keys()]
         best = max(options, key=lambda o: o.gain)
         smaller = any(len(o.assignment) < len(current) and o.now > 0 for o in options)
         self._waste_s = self._waste_s + (seen.at_s - self._last_s) if smaller else 0.0
         self._last_s = seen.at_s
-        kept = next(o for o in options if o.assignment == current)
         inputs = {
             "records_per_s": load.level,
             "slope_per_s": load.slope,
@@ -170,18 +173,18 @@ class Slo:
             "gain": best.gain,
         }
         alerts = (*advice(seen, load, mu, self._set.slo_s, pause_s), *self._limit(kept, largest, len(shares)))
-        nobody = unowned(seen)
         if not nobody and (best.gain <= 0 or best.now <= 0 or best.assignment == current):
-            rejected = () if best.assignment == current else (Alternative(_words(best), f"{_objection(best)}"),)
+            kept_back = [] if best.assignment == current else [Alternative(_words(best), _objection(best))]
             why = f"keep {len(current)}: {kept.late_per_s:.2f} late records/s expected at {load.level:.0f} records/s"
-            return Decision(None, why, "", inputs, rejected, alerts)
+            return Decision(None, why, "", inputs, tuple(kept_back), alerts)
         if seen.brokers_slow and len(best.assignment) > len(current) and not nobody:
             return Decision(None, "keep: the brokers are slow, not the consumers", "", inputs, alerts=alerts)
         self._waste_s = 0.0
         trigger = "unassigned" if nobody else _direction(len(current), len(best.assignment))
         why = (
-            f"{load.level:.0f} records/s, {load.slope:+.1f} a second: {_words(best)} save {best.gain:.0f} consumer-seconds, "
-            f"late records at {price:.2g} each ({kept.late_per_s:.2f} -> {best.late_per_s:.2f} a second) and moves paid"
+            f"{load.level:.0f} records/s, {load.slope:+.1f} a second: {_words(best)} save {best.gain:.0f} "
+            f"consumer-seconds, with late records at {price:.2g} each ({kept.late_per_s:.2f} -> "
+            f"{best.late_per_s:.2f} a second) and the moves paid"
         )
         others = sorted((o for o in options if o is not best), key=lambda o: -o.gain)[:3]
         rejected = tuple(Alternative(_words(o), f"would save {o.gain:.0f}") for o in others)
@@ -196,7 +199,9 @@ class Slo:
     def _limit(self, kept: _Option, largest: int, partitions: int) -> tuple[Alert, ...]:
         if len(kept.assignment) < largest or largest == partitions or kept.late_per_s <= 0:
             return ()
-        text = f"all {largest} consumers allowed are in use and {kept.late_per_s:.1f} records/s are late: raise max_consumers"
+        text = (
+            f"all {largest} consumers allowed are in use, {kept.late_per_s:.1f} records/s are late: raise max_consumers"
+        )
         return (Alert("max_consumers", text),) if kept.late_per_s > 1 else ()
 
     def _priced(

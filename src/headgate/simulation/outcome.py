@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from headgate.model import Decision
 from headgate.simulation.arrivals import Floats
@@ -24,7 +25,7 @@ class Outcome:
     pauses: tuple[Pause, ...]
     lives: tuple[tuple[int, float, float | None], ...]
     """(consumer id, created, deleted)."""
-    owners: tuple[np.ndarray, ...]  # type: ignore[type-arg]
+    owners: tuple[npt.NDArray[np.int32], ...]
     members_at_end: int
     log: tuple[tuple[float, Decision], ...]
 
