@@ -1,6 +1,7 @@
 """The latency paper's policies and their baselines: decisions by hand, golden rows from the spec."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,7 +146,7 @@ def test_an_oversized_partition_is_told_of() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"f_up": 0.3, "f_down": 0.4}, {"slo_s": 0}, {"capacity_records_per_s": -1}, {"f_up": 1.0}]
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"above 0|f_down < f_up"):
         Algorithm2(**wrong)
 
@@ -224,7 +225,7 @@ def test_load_balancing_moves_only_when_the_busiest_gains_enough() -> None:
 
 
 def test_every_latency_policy_is_found_by_name() -> None:
-    for name, params in {
+    parameters: dict[str, dict[str, float]] = {
         "slo": {"slo_s": 1.0},
         "algorithm1": {},
         "algorithm2": {"f_up": 0.8},
@@ -236,7 +237,8 @@ def test_every_latency_policy_is_found_by_name() -> None:
         "equal_count": {"replicas": 3},
         "load_balance": {"replicas": 3},
         "overprovisioned": {"peak_records_per_s": 350, "partitions": 5},
-    }.items():
+    }
+    for name, params in parameters.items():
         built = build_policy(
             name, "mwf", consumer_capacity_bytes_per_s=2e6, packing_capacity_bytes_per_s=1.5e6, params=params
         )

@@ -144,8 +144,11 @@ def run_case(case: Case, seed: int, period_s: float) -> Outcome:
 def run_all(
     cases: Iterable[Case], seeds: int, results: Results, told: Callable[[str, int, int], None] = lambda *_: None
 ) -> None:
-    """Every case with every seed and period that is not there yet; `told` hears what runs, how far, of how many."""
-    todo = [(case, seed, period) for case in cases for seed in range(seeds) for period in case.periods_s]
+    """Every case with every seed and period that is not there yet, seed by seed: stopped early, all cases have some runs.
+
+    `told` hears what runs, how far, of how many."""
+    chosen = list(cases)
+    todo = [(case, seed, period) for seed in range(seeds) for case in chosen for period in case.periods_s]
     for n, (case, seed, period_s) in enumerate(todo):
         told(f"{case.trace}: {case.policy}", n, len(todo))
         if not results.has(case.key, seed, period_s):

@@ -25,8 +25,7 @@ def run(out: Path, seeds: int = 5, quick: bool = False, resume: bool = False, to
         extra, seeds = [], 1
     results = Results(out / "runs.csv", resume)
     unique = {row.case.key: row.case for row in (*rows, *extra)}
-    first = [c for c in unique.values() if not c.trace.startswith("W2")]
-    run_all([*first, *(c for c in unique.values() if c.trace.startswith("W2"))], seeds, results, told)
+    run_all(unique.values(), seeds, results, told)
     told("plots", 0, 1)
     _plots(out, [*rows, *extra], results, quick)
     file = out / "README.md"

@@ -18,8 +18,8 @@ SLA_POINTS = 3.0
 COST_SHARE = 0.10
 
 HEAD = (
-    "| policy | SLA %: mean (min … max) | replica-min | up / down | max s | published: SLA, replica-min, up/down "
-    "| verdict |\n|---|---|---|---|---|---|---|\n"
+    "| policy | runs | SLA %: mean (min … max) | replica-min | up / down | max s "
+    "| published: SLA, replica-min, up/down | verdict |\n|---|---|---|---|---|---|---|---|\n"
 )
 
 
@@ -70,14 +70,14 @@ def _line(row: TableRow, results: Results) -> str:
     key = row.case.key
     sla, cost = results.spread(key, "sla_percent"), results.spread(key, "replica_minutes")
     if sla is None or cost is None:
-        return f"| {row.case.policy} | not run | | | | | |\n"
+        return f"| {row.case.policy} | 0 | not run | | | | | |\n"
     ups, downs, top = (results.spread(key, c) for c in ("ups", "downs", "max_s"))
     assert ups is not None
     assert downs is not None
     assert top is not None
     name = row.case.policy + (f" ({row.case.trace})" if "keys, 9" in row.table or "Heartbeat" in row.table else "")
     return (
-        f"| {name} | {sla.mean:.2f} ({sla.low:.2f} … {sla.high:.2f}) "
+        f"| {name} | {len(results.of(key))} | {sla.mean:.2f} ({sla.low:.2f} … {sla.high:.2f}) "
         f"| {cost.mean:.2f} ({cost.low:.1f} … {cost.high:.1f}) | {ups.mean:.1f} / {downs.mean:.1f} | {top.mean:.2f} "
         f"| {_published(row)} | {_verdict(row, sla.mean, cost.mean)} |\n"
     )
@@ -136,7 +136,7 @@ def _optimal(table: str) -> list[str]:
     if not is_w1:
         verdict += "; counts without a cooldown (A-6), stand-in"
     paper = f"100, {printed}, {counts}"
-    return [f"| Optimal, v = 85 | 100 by definition | {cost:.2f} | {_steps(sizes)} | – | {paper} | {verdict} |\n"]
+    return [f"| Optimal, v = 85 | – | 100 by definition | {cost:.2f} | {_steps(sizes)} | – | {paper} | {verdict} |\n"]
 
 
 def _golden() -> str:

@@ -21,6 +21,12 @@ def candidates(current: Assignment, shares: Shares, largest: int) -> list[Assign
     return list(found.values())
 
 
+def fewer(current: Assignment, shares: Shares) -> list[Assignment]:
+    """Only those with fewer consumers: all that can be worth it while nothing is late."""
+    anew = [packed_anew(current, shares, size) for size in range(1, len(current))]
+    return [*anew, *merges(current, shares)]
+
+
 def packed_anew(current: Assignment, shares: Shares, size: int) -> Assignment:
     """The load spread evenly over so many consumers, with the bins given to whom they resemble."""
     room = Room(2 * sum(shares.values()) + 1.0, 1.0)
