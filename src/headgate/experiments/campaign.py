@@ -144,7 +144,7 @@ def run_case(case: Case, seed: int, period_s: float) -> Outcome:
 def run_all(
     cases: Iterable[Case], seeds: int, results: Results, told: Callable[[str, int, int], None] = lambda *_: None
 ) -> None:
-    """Every case with every seed and period that is not there yet, seed by seed: stopped early, all cases have some runs.
+    """Every case with every seed and period that is not there yet, seed by seed: stopped early, all have some runs.
 
     `told` hears what runs, how far, of how many."""
     chosen = list(cases)
