@@ -146,7 +146,8 @@ def run_all(
 ) -> None:
     """Every case with every seed and period that is not there yet, seed by seed: stopped early, all have some runs.
 
-    `told` hears what runs, how far, of how many."""
+    `told` hears what runs, how far, of how many.
+    """
     chosen = list(cases)
     todo = [(case, seed, period) for seed in range(seeds) for case in chosen for period in case.periods_s]
     for n, (case, seed, period_s) in enumerate(todo):
