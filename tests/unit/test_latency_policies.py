@@ -13,6 +13,7 @@ from headgate.policies.kubernetes import Hpa, Keda
 from headgate.policies.linear import Linear, RatioOnly
 from headgate.policies.optimal import Optimal, offline
 from headgate.policies.registry import build_policy
+from headgate.policies.slo import Slo
 from headgate.simulation.traces import w1
 
 P = [TopicPartition("t", n) for n in range(5)]
@@ -244,3 +245,19 @@ def test_every_latency_policy_is_found_by_name() -> None:
         )
         assert hasattr(built, "decide")
     assert isinstance(Overprovisioned(350, 5), EqualCount)
+
+
+def test_the_pipelines_goal_reaches_a_policy_that_asks_for_one() -> None:
+    built = build_policy(
+        "slo",
+        "mwf",
+        consumer_capacity_bytes_per_s=2e6,
+        packing_capacity_bytes_per_s=1.5e6,
+        max_consumers=7,
+        slo_s=30.0,
+        quantile=0.99,
+        params={"thrift": 2.0},
+    )
+    assert isinstance(built, Slo)
+    assert (built.slo_s, built.quantile, built.max_consumers, built.thrift) == (30.0, 0.99, 7, 2.0)
+    assert built.consumer_capacity_bytes_per_s == 2e6

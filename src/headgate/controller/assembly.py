@@ -26,6 +26,8 @@ def policy_of(pipeline: Pipeline) -> Policy:
         timeout_policy=policy.timeout_policy,
         max_consumers=pipeline.fleet.max_consumers,
         stale_after_s=pipeline.controller.stale_after_s,
+        slo_s=pipeline.slo.latency_s,
+        quantile=pipeline.slo.quantile,
         params=policy.params,
         packer_params=policy.packer_params,
     )

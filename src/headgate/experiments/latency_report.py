@@ -5,12 +5,12 @@ from itertools import groupby
 import numpy as np
 
 from headgate.experiments.campaign import Results
-from headgate.experiments.clairvoyant import bound
+from headgate.experiments.clairvoyant import bound, bound_of_the_curve
 from headgate.experiments.latency_cases import TableRow, golden_batches
 from headgate.policies.fixed_size import overprovisioned_size
 from headgate.policies.linear import Linear
 from headgate.policies.optimal import PAPER_EVENTS, offline
-from headgate.simulation.arrivals import burst, even, skewed
+from headgate.simulation.arrivals import burst, even
 from headgate.simulation.traces import w1, w2_stand_in
 
 SLA_POINTS = 3.0
@@ -172,24 +172,24 @@ def _bounds(results: Results) -> str:
     for name, key, rates, shares, goal in (
         ("W1", "w1/ours", w1(), even(5), 99.5),
         ("W1", "w1/ours999", w1(), even(5), 99.9),
-        ("W1 skewed", "w1s/ours", w1(), skewed(9), 99.5),
         ("W2 stand-in", "w2/ours", w2_stand_in(0), even(5), 99.5),
     ):
         cost, sla = results.spread(key, "replica_minutes"), results.spread(key, "sla_percent")
         if cost is None or sla is None:
             continue
         batches = burst(rates, shares, np.random.default_rng([0, 5])).per_second()
-        least = bound(batches, 100.0, goal)
+        keys = bound(batches, 100.0, goal)
+        curve, here = (bound_of_the_curve(rates, shares, 100.0, x) for x in (goal, sla.mean))
         lines.append(
-            f"| {name} | {goal:g} | {least.replica_minutes:.2f} | {cost.mean:.2f} at {sla.mean:.2f} % "
-            f"| {cost.mean / least.replica_minutes - 1:+.1%} |"
+            f"| {name} | {goal:g} | {keys.replica_minutes:.2f} | {curve.replica_minutes:.2f} | {cost.mean:.2f} at "
+            f"{sla.mean:.2f} % | {here.replica_minutes:.2f} | {cost.mean / here.replica_minutes - 1:+.1%} |"
         )
     return (
-        "## How far from the best possible\n\nA bound from below: it knows every batch, places it anew each second, "
-        "and pays neither for start-up nor for moves.\n\n"
-        "| trace | SLA % | bound, replica-min | ours | above the bound |\n|---|---|---|---|---|\n"
-        + "\n".join(lines)
-        + "\n"
+        "## How far from the best possible\n\nTwo bounds from below; neither pays for start-up or moves. The first knows "
+        "every batch and places it anew each second. The second knows the curve of the total, to the record, but not "
+        "where keys will fall: what no policy without knowledge of the future can beat.\n\n"
+        "| trace | goal % | knows the keys | knows the curve | ours | the curve's bound at our SLA | above it |\n"
+        "|---|---|---|---|---|---|---|\n" + "\n".join(lines) + "\n"
     )
 
 

@@ -20,6 +20,8 @@ def build_policy(
     timeout_policy: str = "only_if_fewer_consumers",
     max_consumers: int = 32,
     stale_after_s: float = 10.0,
+    slo_s: float | None = None,
+    quantile: float | None = None,
     params: Mapping[str, Any] | None = None,
     packer_params: Mapping[str, Any] | None = None,
 ) -> Policy:
@@ -36,8 +38,10 @@ def build_policy(
         "timeout_policy": timeout_policy,
         "max_consumers": max_consumers,
         "stale_after_s": stale_after_s,
+        "slo_s": slo_s,
+        "quantile": quantile,
     }
     wanted = signature(make).parameters
-    arguments = {key: value for key, value in offered.items() if key in wanted}
+    arguments = {key: value for key, value in offered.items() if key in wanted and value is not None}
     policy: Policy = constructed("policy", name, make, {**arguments, **(params or {})})
     return policy
