@@ -75,7 +75,7 @@ def _plots(out: Path, rows: list[TableRow], results: Results, quick: bool) -> No
         points["ours"] = [_point(results, n, k) for n, k in [("99.5 %", "w1/ours"), ("99.9 %", "w1/ours999"), *knob]]
     else:
         points["ours"] = [_point(results, n, k) for n, k in (("99.5 %", "w1/ours"), ("99.9 %", "w1/ours999"))]
-    plots.sla_against_cost(points, "W1, even keys: late records against cost", out / "front-w1.png")
+    plots.sla_against_cost(points, "W1, even keys: late records against cost", out / "front-w1.png", ("ours",))
 
 
 def _point(results: Results, name: str, key: str) -> tuple[str, float, float]:

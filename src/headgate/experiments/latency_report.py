@@ -185,9 +185,9 @@ def _bounds(results: Results) -> str:
             f"{sla.mean:.2f} % | {here.replica_minutes:.2f} | {cost.mean / here.replica_minutes - 1:+.1%} |"
         )
     return (
-        "## How far from the best possible\n\nTwo bounds from below; neither pays for start-up or moves. The first knows "
-        "every batch and places it anew each second. The second knows the curve of the total, to the record, but not "
-        "where keys will fall: what no policy without knowledge of the future can beat.\n\n"
+        "## How far from the best possible\n\nTwo bounds from below; neither pays for start-up or moves. The first "
+        "knows every batch and places it anew each second. The second knows the curve of the total, to the record, but "
+        "not where keys will fall: what no policy without knowledge of the future can beat.\n\n"
         "| trace | goal % | knows the keys | knows the curve | ours | the curve's bound at our SLA | above it |\n"
         "|---|---|---|---|---|---|---|\n" + "\n".join(lines) + "\n"
     )

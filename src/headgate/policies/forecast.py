@@ -96,7 +96,7 @@ class Forecast:
             self._fresh.clear()
             self._since_jump = 0
         loads = [seen.partitions[p] for p in names]
-        if seen.slot_s and all(load.arrivals for load in loads):
+        if seen.slot_s and loads[0].arrivals and len({len(load.arrivals) for load in loads}) == 1:
             new = np.array([load.arrivals for load in loads], dtype=np.float64).T
         else:
             new = self._coarse(seen, slot_s)
