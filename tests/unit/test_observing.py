@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.controller.observing import ArrivalSlots, Recent, cost_of_changes, observe
+from headgate.controller.observing import ArrivalSlots, Recent, cost_of_changes, in_records, observe
 from headgate.controller.planning import Answer, Heard, alive_at, situation
 from headgate.errors import HeadgateError
 from headgate.model import Alert, Alternative, Assignment, ConsumerLoad, Decision, Observation, TopicPartition
@@ -136,11 +136,10 @@ def test_capacity_in_records_follows_from_the_mix_a_consumer_reads() -> None:
         0.0,
         lambda topic: 2,
         Recent({A: (1, 2), B: (3, 4)}, 1.0, pause_s=0.7, start_s=12.0),
-        consumer_capacity_bytes_per_s=8000.0,
     )
     # Two tables: a record of A costs 200 bytes, one of B 40, and one of the whole mix 3200 / 40 = 80.
     assert {n: load.capacity_records_per_s for n, load in seen.consumers.items()} == {1: 25, 2: 125, 3: 62.5, 4: None}
-    assert seen.nominal_records_per_s == 100
+    assert in_records(8000.0, seen.partitions, seen.partitions) == 100
     assert (seen.slot_s, seen.pause_s, seen.start_s) == (1.0, 0.7, 12.0)
     assert seen.partitions[B].arrivals == (3, 4)
 
@@ -149,8 +148,8 @@ def test_capacity_in_records_follows_from_the_mix_a_consumer_reads() -> None:
 def test_without_usable_rates_nothing_is_said_in_records(size: float, records: float) -> None:
     measurement = measured(1.0, 0, bytes_per_s=size, records_per_s=records)
     loads = {1: ConsumerLoad(capacity_bytes_per_s=5.0)}
-    seen = observe(measurement, {}, Assignment(), loads, 1.0, 0.0, _one, consumer_capacity_bytes_per_s=10.0)
-    assert seen.nominal_records_per_s is None
+    seen = observe(measurement, {}, Assignment(), loads, 1.0, 0.0, _one)
+    assert in_records(10.0, seen.partitions, seen.partitions) is None
     assert seen.consumers[1].capacity_records_per_s is None
 
 
@@ -164,7 +163,7 @@ def heard(*events: ConsumerState | ConsumerLeft, measurements: tuple[Measurement
 
 
 def test_a_running_pipeline_is_seen_as_it_is_now() -> None:
-    now = situation(heard(beat(1, 1000.5, (A,), 5000.0), beat(2, 1001, (B,))), 10.0, 1.0, _one, 2000.0, now_s=1002.0)
+    now = situation(heard(beat(1, 1000.5, (A,), 5000.0), beat(2, 1001, (B,))), 10.0, 1.0, _one, now_s=1002.0)
     assert not now.is_past
     assert now.age_s == 1.0
     assert now.seen.at_s == 1002.0
@@ -177,14 +176,14 @@ def test_a_running_pipeline_is_seen_as_it_is_now() -> None:
 
 
 def test_a_stopped_pipeline_is_seen_as_of_its_last_measurement_with_the_consumers_of_that_time() -> None:
-    said = [
+    said: list[ConsumerState | ConsumerLeft] = [
         beat(1, 990, (A, B), life="crashed"),
         beat(1, 1000, (A, B), life="crashed"),
         beat(2, 900, ()),
         ConsumerLeft(2, "x", 901_000, "stopped"),
         ConsumerLeft(1, "crashed", 1_005_000, "stopped"),  # after the last measurement: it was there then
     ]
-    now = situation(heard(*said), 10.0, 1.0, _one, 2000.0, now_s=5000.0)
+    now = situation(heard(*said), 10.0, 1.0, _one, now_s=5000.0)
     assert now.is_past
     assert now.age_s == 3999.0
     assert now.seen.age_s == 0.0
@@ -202,7 +201,7 @@ def test_a_newer_life_is_believed() -> None:
 
 def test_nothing_measured_is_an_error_that_says_what_to_do() -> None:
     with pytest.raises(HeadgateError, match="start the pipeline"):
-        situation(heard(measurements=()), 10.0, 1.0, _one, 2000.0, now_s=1.0)
+        situation(heard(measurements=()), 10.0, 1.0, _one, now_s=1.0)
 
 
 class Says:
@@ -225,7 +224,7 @@ class Says:
     ],
 )
 def test_an_answer_says_what_would_change(following: Assignment | None, action: str, after: int, moves: int) -> None:
-    seen = situation(heard(beat(1, 1001, (A,)), beat(2, 1001, (B,))), 10.0, 1.0, _one, 2000.0, now_s=1002.0).seen
+    seen = situation(heard(beat(1, 1001, (A,)), beat(2, 1001, (B,))), 10.0, 1.0, _one, now_s=1002.0).seen
     decision = Decision(following, "why", "t", rejected=(Alternative("x", "y"),), alerts=(Alert("a", "b"),))
     answer = Answer.of("says", Says(decision), seen)
     assert (answer.action, answer.consumers_before, answer.consumers_after, answer.moves) == (action, 2, after, moves)

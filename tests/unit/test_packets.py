@@ -84,7 +84,7 @@ class Recorder:
 def test_a_policy_sees_records_and_real_partitions_and_is_obeyed_in_packets() -> None:
     packets = cut(trace([[6000.0, 2000.0]] * 10, record_bytes=100.0), most=100)  # 800 bytes a packet: 8 records
     policy = Recorder()
-    decision = InRecords(policy, packets, capacity_bytes_per_s=4000.0).decide(
+    decision = InRecords(policy, packets).decide(
         Observation(
             at_s=5.0,
             measured_at_s=5.0,
@@ -104,14 +104,13 @@ def test_a_policy_sees_records_and_real_partitions_and_is_obeyed_in_packets() ->
     assert seen.assignment == Assignment({1: frozenset({A, B})})
     assert seen.consumers[1].capacity_records_per_s == pytest.approx(40.0)
     assert seen.consumers[2].capacity_records_per_s is None
-    assert seen.nominal_records_per_s == pytest.approx(40.0)  # 4000 bytes of 100 each
     assert decision.assignment == Assignment({7: frozenset({partition_of(0), partition_of(1)})})
 
 
 def test_fractions_of_records_add_up_over_slots() -> None:
     packets = cut(trace([[1000.0, 1000.0]]), readings=lambda topic: 2 if topic == "a" else 1)  # 0.75 records a packet
     policy = Recorder()
-    eye = InRecords(policy, packets, 100.0)
+    eye = InRecords(policy, packets)
     for at_s in range(4):
         loads = {partition_of(n): PartitionLoad(0.0, arrivals=(1,)) for n in (0, 1)}
         eye.decide(Observation(at_s, at_s, loads, Assignment(), {}, 0.0, 1.0))

@@ -107,9 +107,9 @@ def test_policies_are_built_with_the_goal_of_the_file_and_their_own_parameters_o
     assert goal_of(pipeline)["slo_s"] == 3.0
     policy = policy_of(pipeline, "slo", {"thrift": 2.0})
     assert isinstance(policy, Slo)
-    assert (policy._set.slo_s, policy._set.quantile, policy._set.thrift) == (3.0, 0.95, 2.0)
-    assert policy._set.max_consumers == 10
-    assert policy._set.capacity_records_per_s is None  # it would rather measure
+    assert (policy.slo_s, policy.quantile, policy.thrift) == (3.0, 0.95, 2.0)
+    assert policy.max_consumers == 10
+    assert policy.capacity_records_per_s is None  # it would rather measure
 
 
 @pytest.mark.parametrize("name", policy_names())

@@ -188,11 +188,7 @@ def compare(
             told(label, (before + share) / (len(worlds) * len(able)))
 
         heard(0.0)
-        policy = InRecords(
-            policy_of(pipeline, choice.name, choice.params, world.facts),
-            world.packets,
-            pipeline.policy.consumer_capacity_bytes_per_s,
-        )
+        policy = InRecords(policy_of(pipeline, choice.name, choice.params, world.facts), world.packets)
         outcome = simulate(world.packets.arrivals, policy, world.settings, heard)
         scored[choice.label].append(score(choice.label, outcome, circumstances))
         if world is worlds[0]:
