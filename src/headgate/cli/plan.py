@@ -18,6 +18,7 @@ from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.config.units import BYTES_PER_S
 from headgate.controller.assembly import policy_of
+from headgate.controller.observing import in_records
 from headgate.controller.planning import Answer, Situation, listen, situation
 from headgate.experiments.what_if import Choice, buildable
 from headgate.kafka.channel import Topics
@@ -44,7 +45,6 @@ def plan(
         pipeline.controller.stale_after_s,
         pipeline.monitor.poll_s,
         lambda topic: len(pipeline.tables_of(topic)),
-        pipeline.policy.consumer_capacity_bytes_per_s,
     )
     answers, notes = ask(pipeline, choices, now)
     if output is Output.json:
@@ -64,7 +64,8 @@ def ask(pipeline: Pipeline, choices: tuple[Choice, ...], now: Situation) -> tupl
 def facts_of(pipeline: Pipeline, now: Situation) -> dict[str, Any]:
     """What policies may ask for by name; in records where the present mix says how large they are."""
     facts: dict[str, Any] = {"partitions": len(now.seen.partitions)}
-    capacity = now.seen.nominal_records_per_s
+    partitions = now.seen.partitions
+    capacity = in_records(pipeline.policy.consumer_capacity_bytes_per_s, partitions, partitions)
     if capacity is not None:
         share = pipeline.policy.packing_capacity_bytes_per_s / pipeline.policy.consumer_capacity_bytes_per_s
         facts |= {

@@ -7,8 +7,7 @@ from headgate.config.problems import nearest
 from headgate.config.units import unit_of
 from headgate.errors import ConfigError
 from headgate.experiments.what_if import Choice
-from headgate.packing.registry import named
-from headgate.policies.registry import GROUP, parameters_of, policy_names
+from headgate.policies.registry import parameters_of, policy_names
 
 ALL = "all"
 POLICY_HELP = (
@@ -29,8 +28,7 @@ def chosen(text: str) -> tuple[Choice, ...]:
 
 def _choice(text: str) -> Choice:
     name, *settings = text.split(":")
-    make = named(GROUP, "policy", name)
-    allowed = parameters_of(make)
+    allowed = parameters_of(name)
     params = {}
     for setting in settings:
         key, sign, value = setting.partition("=")

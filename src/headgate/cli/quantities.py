@@ -1,27 +1,34 @@
 """Options with a unit: `--slo 5s`, `--last 24h`, `--record-bytes '1 kB'`."""
 
-from collections.abc import Callable
-
 import typer
 from pydantic_core import PydanticCustomError
 
 from headgate.config.units import BYTES, SECONDS, Unit
 
 
-def _parser(unit: Unit, least: float, what: str) -> Callable[[str | float], float]:
-    def parse(text: str | float) -> float:
-        try:
-            value = unit.parse(text)
-        except PydanticCustomError as error:
-            raise typer.BadParameter(f"{text!r} {error.message()}") from None
-        if not value > least and not (least == 0 and value == 0 and what == "not negative"):
-            raise typer.BadParameter(f"{text!r} must be {what}")
-        return value
-
-    parse.__name__ = "quantity"  # what the help shows as its kind
-    return parse
+def positive_s(text: str | float) -> float:
+    return _above_0(_parsed(SECONDS, text), text)
 
 
-positive_s = _parser(SECONDS, 0.0, "above 0")
-seconds = _parser(SECONDS, 0.0, "not negative")
-positive_bytes = _parser(BYTES, 0.0, "above 0")
+def seconds(text: str | float) -> float:
+    value = _parsed(SECONDS, text)
+    if not value >= 0:
+        raise typer.BadParameter(f"{text!r} must not be negative")
+    return value
+
+
+def positive_bytes(text: str | float) -> float:
+    return _above_0(_parsed(BYTES, text), text)
+
+
+def _parsed(unit: Unit, text: str | float) -> float:
+    try:
+        return unit.parse(text)
+    except PydanticCustomError as error:
+        raise typer.BadParameter(f"{text!r} {error.message()}") from None
+
+
+def _above_0(value: float, text: str | float) -> float:
+    if not value > 0:
+        raise typer.BadParameter(f"{text!r} must be above 0")
+    return value

@@ -124,7 +124,6 @@ def observe(
     watching_since_s: float,
     tables_of: Callable[[str], int],
     recent: Recent = NOTHING_RECENT,
-    consumer_capacity_bytes_per_s: float | None = None,
 ) -> Observation:
     """Rates are what consumers pay: a topic that feeds two tables is read twice."""
     landed: dict[TopicPartition, int] = {}
@@ -143,27 +142,27 @@ def observe(
         measurement.at_ms / 1000,
         partitions,
         assignment,
-        {n: _in_records(load, assignment[n], partitions) for n, load in consumers.items()},
+        {n: _with_records(load, assignment[n], partitions) for n, load in consumers.items()},
         watching_since_s,
         recent.slot_s,
         recent.pause_s,
         recent.start_s,
-        _records(consumer_capacity_bytes_per_s, partitions, partitions),
     )
 
 
-def _in_records(
+def _with_records(
     load: ConsumerLoad, owned: Iterable[TopicPartition], partitions: Mapping[TopicPartition, PartitionLoad]
 ) -> ConsumerLoad:
     """The measured capacity in records too, of the mix the consumer reads; of everything's while its own is silent."""
     capacity = load.capacity_bytes_per_s
-    own = _records(capacity, owned, partitions)
-    return replace(load, capacity_records_per_s=_records(capacity, partitions, partitions) if own is None else own)
+    own = in_records(capacity, owned, partitions)
+    return replace(load, capacity_records_per_s=in_records(capacity, partitions, partitions) if own is None else own)
 
 
-def _records(
+def in_records(
     bytes_per_s: float | None, mix: Iterable[TopicPartition], partitions: Mapping[TopicPartition, PartitionLoad]
 ) -> float | None:
+    """A rate in bytes as records of this mix; None while nothing is known of it."""
     loads = [partitions[p] for p in mix if p in partitions]
     cost, records = sum(load.bytes_per_s for load in loads), sum(load.records_per_s for load in loads)
     if bytes_per_s is None or not (cost > 0 and records > 0 and math.isfinite(cost) and math.isfinite(records)):

@@ -94,7 +94,6 @@ def situation(
     stale_after_s: float,
     slot_s: float,
     tables_of: Callable[[str], int],
-    consumer_capacity_bytes_per_s: float,
     now_s: float | None = None,
 ) -> Situation:
     if not heard.measurements:
@@ -122,7 +121,6 @@ def situation(
         max((d.at_ms / 1000 for d in heard.decisions if d.outcome != "dry-run"), default=at_s),
         tables_of,
         Recent(slots.take(), slot_s, pause_s, start_s),
-        consumer_capacity_bytes_per_s,
     )
     peak = max(sum(rate.records_per_s for rate in m.rates) for m in heard.measurements)
     return Situation(seen, age_s, is_past, peak)

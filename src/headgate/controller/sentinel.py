@@ -62,7 +62,6 @@ class Sentinel:
             self._since_s,
             self._settings.tables_of,
             self._measurements.recent(),
-            self._settings.consumer_capacity_bytes_per_s,
         )
         decision = self._policy.decide(seen)
         self._journal.alert(decision.alerts, self._assignment)

@@ -130,6 +130,10 @@ class MemoryChannel:
         self._arrives_s[event.consumer_id] = arrives_s
         self._clock.after(arrives_s - now, lambda: self._events.append(event))
 
+    def put_measurement(self, measurement: Measurement) -> None:
+        """Straight onto the channel, as a monitor wrote it."""
+        self._measurement = measurement
+
     def measure(self, rates: Mapping[TopicPartition, float], window_s: float = 30.0) -> None:
         """A measurement taken now, in bytes per second."""
         self._measurement = Measurement(
@@ -319,7 +323,12 @@ class MemoryFleet:
         if self.refused[consumer_id] > 0:
             self.refused[consumer_id] -= 1
             raise FleetError(f"consumer {consumer_id} was refused")
-        life = SimulatedConsumer(
+        life = self._new_life(consumer_id)
+        self.lives[consumer_id] = life
+        self._clock.after(self._behaviour.start_s(consumer_id), life.come_up)
+
+    def _new_life(self, consumer_id: int) -> SimulatedConsumer:
+        return SimulatedConsumer(
             consumer_id,
             next(self._numbers),
             self._clock,
@@ -327,8 +336,6 @@ class MemoryFleet:
             self._behaviour,
             self._volumes[consumer_id],
         )
-        self.lives[consumer_id] = life
-        self._clock.after(self._behaviour.start_s(consumer_id), life.come_up)
 
     def stop(self, consumer_id: int, force: bool = False) -> None:
         life = self.lives.get(consumer_id)

@@ -63,18 +63,25 @@ class Run:
     def of(cls, key: str, seed: int, period_s: float, outcome: Outcome) -> "Run":
         causes = outcome.causes()
         return cls(
-            key,
-            seed,
-            period_s,
-            round(outcome.sla_percent, 4),
-            round(outcome.replica_minutes, 3),
-            outcome.ups,
-            outcome.downs,
-            outcome.actions["reassign"],
-            outcome.moves,
-            *(round(outcome.quantile_s(q), 4) for q in (0.5, 0.95, 0.99, 0.999)),
-            round(outcome.max_latency_s, 4),
-            *(causes[c] for c in ("overload", "start-up", "scale-up rebalance", "scale-down stall", "reassignment")),
+            key=key,
+            seed=seed,
+            period_s=period_s,
+            sla_percent=round(outcome.sla_percent, 4),
+            replica_minutes=round(outcome.replica_minutes, 3),
+            ups=outcome.ups,
+            downs=outcome.downs,
+            reassignments=outcome.actions["reassign"],
+            moves=outcome.moves,
+            p50_s=round(outcome.quantile_s(0.5), 4),
+            p95_s=round(outcome.quantile_s(0.95), 4),
+            p99_s=round(outcome.quantile_s(0.99), 4),
+            p999_s=round(outcome.quantile_s(0.999), 4),
+            max_s=round(outcome.max_latency_s, 4),
+            late_overload=causes["overload"],
+            late_start_up=causes["start-up"],
+            late_scale_up=causes["scale-up rebalance"],
+            late_scale_down=causes["scale-down stall"],
+            late_reassignment=causes["reassignment"],
         )
 
 
@@ -122,7 +129,7 @@ class Results:
 def _run(line: dict[str, str]) -> Run:
     kinds = {f.name: f.type for f in fields(Run)}
     read: dict[str, type] = {"str": str, "int": int, "float": float}
-    return Run(**{name: read[str(getattr(kind, "__name__", kind))](line[name]) for name, kind in kinds.items()})  # type: ignore[arg-type]
+    return Run(**{name: read[str(getattr(kind, "__name__", kind))](line[name]) for name, kind in kinds.items()})
 
 
 def run_case(case: Case, seed: int, period_s: float) -> Outcome:
@@ -137,8 +144,12 @@ def run_case(case: Case, seed: int, period_s: float) -> Outcome:
 def run_all(
     cases: Iterable[Case], seeds: int, results: Results, told: Callable[[str, int, int], None] = lambda *_: None
 ) -> None:
-    """Every case with every seed and period that is not there yet; `told` hears what runs, how far, of how many."""
-    todo = [(case, seed, period) for case in cases for seed in range(seeds) for period in case.periods_s]
+    """Every case with every seed and period that is not there yet, seed by seed: stopped early, all have some runs.
+
+    `told` hears what runs, how far, of how many.
+    """
+    chosen = list(cases)
+    todo = [(case, seed, period) for seed in range(seeds) for case in chosen for period in case.periods_s]
     for n, (case, seed, period_s) in enumerate(todo):
         told(f"{case.trace}: {case.policy}", n, len(todo))
         if not results.has(case.key, seed, period_s):

@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 
+from headgate.policies.lateness import excess
 from headgate.simulation.arrivals import Floats, Ints
 
 
@@ -23,16 +24,19 @@ class Bound:
 
 def bound(per_second: Ints, in_time: float, sla_percent: float) -> Bound:
     """Fewest replica-minutes for this SLA; `in_time` is how many records of a batch one replica finishes in time."""
-    late = fewest_late(per_second, in_time)
+    return _cheapest(fewest_late(per_second, in_time), float(per_second.sum()), sla_percent)
+
+
+def _cheapest(late: Floats, total: float, sla_percent: float) -> Bound:
+    """By one price on late records, found by halving."""
     sizes = np.arange(1, late.shape[1] + 1)
-    total = int(per_second.sum())
     low, high = 0.0, 100.0
     best: Bound | None = None
     for _ in range(60):
         price = (low + high) / 2
         chosen = np.argmin(sizes + price * late, axis=1)
         missed = float(late[np.arange(len(late)), chosen].sum())
-        reached = Bound(100 * (1 - missed / max(1, total)), float(sizes[chosen].sum()) / 60)
+        reached = Bound(100 * (1 - missed / max(1.0, total)), float(sizes[chosen].sum()) / 60)
         if reached.sla_percent >= sla_percent:
             best, high = reached, price
         else:
@@ -40,6 +44,19 @@ def bound(per_second: Ints, in_time: float, sla_percent: float) -> Bound:
     if best is None:
         raise ValueError(f"no price up to {high:g} reaches {sla_percent:g} %")
     return best
+
+
+def bound_of_the_curve(rates: Floats, shares: Floats, in_time: float, sla_percent: float) -> Bound:
+    """The same for one who knows the curve of the total but not where keys will fall: late records are expectations."""
+    totals = np.ceil(rates)
+    late = np.full((len(totals), len(shares)), np.inf)
+    for placement in placements(len(shares)):
+        held = np.array([shares[list(group)].sum() for group in placement])
+        mean = totals[:, None] * held
+        deviation = np.sqrt(np.maximum(mean * (1 - held), 1e-9))
+        expected = excess(mean - in_time, deviation).sum(axis=1)
+        late[:, len(placement) - 1] = np.minimum(late[:, len(placement) - 1], expected)
+    return _cheapest(late, float(totals.sum()), sla_percent)
 
 
 def fewest_late(per_second: Ints, in_time: float) -> Floats:

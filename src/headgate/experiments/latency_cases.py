@@ -1,7 +1,8 @@
-"""Every table of the latency paper as cases to run, with the published numbers beside them, and ours in the same places."""
+"""Every table of the latency paper as cases to run, its published numbers beside them, and ours in the same places."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import partial
 
 import numpy as np
 
@@ -11,8 +12,8 @@ from headgate.policies.fixed_size import Overprovisioned
 from headgate.policies.linear import Linear, RatioOnly
 from headgate.policies.slo import Slo
 from headgate.simulation.arrivals import Floats, even, skewed
-from headgate.simulation.run import RunSettings
-from headgate.simulation.traces import FAMILIES, w1, w2_stand_in
+from headgate.simulation.run import Decides, RunSettings
+from headgate.simulation.traces import FAMILIES, Family, w1, w2_stand_in
 
 EAGER = RunSettings()
 COOPERATIVE = RunSettings(protocol="cooperative")
@@ -65,21 +66,23 @@ def w2_skewed(seed: int) -> tuple[Floats, Floats]:
 LOADS = {"W1": w1_even, "W1 skewed": w1_skewed, "W2 stand-in": w2_even, "W2 stand-in skewed": w2_skewed}
 PEAKS = {"W1": 350.0, "W1 skewed": 350.0, "W2 stand-in": 368.0, "W2 stand-in skewed": 368.0}
 
-Kind = Literal["eager", "cooperative"]
+Make = Callable[[], Decides]
 
 
-def case(
-    key: str, policy: str, trace: str, make: object, settings: RunSettings = EAGER, producer: str = "burst"
-) -> Case:
-    return Case(key, policy, trace, make, LOADS[trace], settings, producer)  # type: ignore[arg-type]
+def _drawn(family: Family, first: int, seed: int) -> tuple[Floats, Floats]:
+    return family(first + seed)
 
 
-def ours(quantile: float = 0.995) -> object:
-    return lambda: Slo(quantile=quantile)
+def case(key: str, policy: str, trace: str, make: Make, settings: RunSettings = EAGER, producer: str = "burst") -> Case:
+    return Case(key, policy, trace, make, LOADS[trace], settings, producer)
 
 
-def fixed(trace: str) -> object:
-    return lambda: Overprovisioned(PEAKS[trace], 5)
+def ours(quantile: float = 0.995) -> Make:
+    return partial(Slo, quantile=quantile)
+
+
+def fixed(trace: str) -> Make:
+    return partial(Overprovisioned, PEAKS[trace], 5)
 
 
 FAIR = "Alg 2, moves like ours"
@@ -203,7 +206,9 @@ def variants() -> list[TableRow]:
     """What the paper leaves open, each tried (A-5, A-8, E-20)."""
     t = "Details the paper leaves open, Alg 2 on W1"
     rows = [
-        TableRow(t, case("w1/alg2-full", "reassign into all replicas (E-20)", "W1", lambda: Algorithm2(literal=False))),
+        TableRow(
+            t, case("w1/alg2-full", "reassign into all replicas (E-20)", "W1", partial(Algorithm2, literal=False))
+        ),
         TableRow(
             t, case("w1/alg2-strict", "strict eager (A-8)", "W1", Algorithm2, EAGER.with_group(strict_eager=True))
         ),
@@ -217,7 +222,7 @@ def variants() -> list[TableRow]:
                 replace(EAGER, lag_sampling="max"),
             ),
         ),
-        TableRow(t, case("w1/alg2-cool0", "no cooldown (E-19)", "W1", lambda: Algorithm2(cooldown_s=0.0))),
+        TableRow(t, case("w1/alg2-cool0", "no cooldown (E-19)", "W1", partial(Algorithm2, cooldown_s=0.0))),
     ]
     for phase_s in (0.1, 0.3, 0.5, 0.8):
         one = case(
@@ -235,7 +240,7 @@ def sweeps() -> list[TableRow]:
     rows = []
     for f_up in (0.7, 0.8, 0.9):
         for f_down in (0.3, 0.4, 0.5):
-            make = lambda u=f_up, d=f_down: Algorithm2(f_up=u, f_down=d)  # noqa: E731
+            make = partial(Algorithm2, f_up=f_up, f_down=f_down)
             rows.append(
                 TableRow(
                     "Sweep of f_up and f_down, Alg 2 on W1",
@@ -253,8 +258,8 @@ def sweeps() -> list[TableRow]:
     t = "Our knob, W1"
     for thrift in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
         end = "" if thrift == 1.0 else f"-k{thrift:g}"
-        make = lambda k=thrift: Slo(quantile=0.995, thrift=k)  # noqa: E731
-        rows.append(TableRow(t, case(f"w1/ours{end}", f"ours, thrift {thrift:g}", "W1", make, COOPERATIVE)))
+        tuned = partial(Slo, quantile=0.995, thrift=thrift)
+        rows.append(TableRow(t, case(f"w1/ours{end}", f"ours, thrift {thrift:g}", "W1", tuned, COOPERATIVE)))
     return rows
 
 
@@ -264,15 +269,16 @@ def held_out() -> list[TableRow]:
     for name, family in FAMILIES.items():
         t = f"Held out: {name}"
         key = name.replace(" ", "-")
-        for end, policy, make, settings in (
+        options: tuple[tuple[str, str, Make, RunSettings], ...] = (
             ("alg2", "Alg 2", Algorithm2, EAGER),
             ("alg2-fair", FAIR, Algorithm2, COOPERATIVE),
             ("linear", "Linear", Linear, EAGER),
             ("ours", "ours, 99.5 %", ours(), COOPERATIVE),
-            ("ours-k4", "ours, thrift 4", lambda: Slo(thrift=4.0), COOPERATIVE),
-        ):
-            load = lambda seed, f=family: f(1000 + seed)  # noqa: E731
-            rows.append(TableRow(t, Case(f"{key}/{end}", policy, name, make, load, settings, periods_s=(1.03,))))  # type: ignore[arg-type]
+            ("ours-k4", "ours, thrift 4", partial(Slo, thrift=4.0), COOPERATIVE),
+        )
+        for end, policy, make, settings in options:
+            load = partial(_drawn, family, 1000)
+            rows.append(TableRow(t, Case(f"{key}/{end}", policy, name, make, load, settings, periods_s=(1.03,))))
     return rows
 
 

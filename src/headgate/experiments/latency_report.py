@@ -5,40 +5,54 @@ from itertools import groupby
 import numpy as np
 
 from headgate.experiments.campaign import Results
-from headgate.experiments.clairvoyant import bound
+from headgate.experiments.clairvoyant import bound, bound_of_the_curve
 from headgate.experiments.latency_cases import TableRow, golden_batches
 from headgate.policies.fixed_size import overprovisioned_size
 from headgate.policies.linear import Linear
-from headgate.policies.optimal import offline
-from headgate.simulation.arrivals import burst, even, skewed
+from headgate.policies.optimal import PAPER_EVENTS, offline
+from headgate.simulation.arrivals import burst, even
 from headgate.simulation.traces import w1, w2_stand_in
 
 SLA_POINTS = 3.0
 """The spec's acceptance band."""
 COST_SHARE = 0.10
 
-HEAD = "| policy | SLA %: mean (min … max) | replica-min | up / down | max s | published: SLA, replica-min, up/down | verdict |\n|---|---|---|---|---|---|---|\n"
+HEAD = (
+    "| policy | runs | SLA %: mean (min … max) | replica-min | up / down | max s "
+    "| published: SLA, replica-min, up/down | verdict |\n|---|---|---|---|---|---|---|---|\n"
+)
+
+
+_SETTING = """Each row is the mean of {seeds} seeds × decision periods 1.03 s and 1.07 s (held-out families: the seeds
+at 1.03 s), simulated event by event: burst producer, random keys, one replica at the start, 15 s before the first
+decision, start-up 3 s billed, mu 200 records/s, SLO 500 ms, rates counted over one second, lag as it stands when
+looked at.
+
+Published policies run on an eager group with a cooldown of 10 s and literal reassignment; ours runs on Headgate's own
+way of changing hands, where only what moves pauses and who goes is drained first. So does the fair baseline:
+Algorithm 2 with exactly those moves. Start-up, cooldown and periods are not in the paper; they were fixed before the
+first run and not tuned.
+
+The constants of ours were tuned on W1 with even keys only, with rebalances of 50 ms and of 2 s. Its structure (the
+budget, the insurance against jumps, the length of the trend) was chosen with one draw of each held-out family in view,
+seed 100; the draws reported are others.
+
+*Reproduced* means: mean SLA within 3 points and cost within 10 % of the printed number. *Target* rows are ours against
+what was asked of it. W2 is a stand-in with the published curve's knots and noise, not the authors' trace. All runs:
+[runs.csv](runs.csv).
+"""
 
 
 def report(rows: list[TableRow], extra: list[TableRow], results: Results, seeds: int, quick: bool) -> str:
     command = f"headgate experiment latency --seeds {seeds}" + (" --quick" if quick else "")
     parts = [
-        "# Latency experiments, re-run\n\n"
-        f"Command: `{command}`. Each row is the mean of {seeds} seeds × decision periods 1.03 s and 1.07 s, simulated event by "
-        "event: burst producer, random keys, one replica at the start, 15 s before the first decision, start-up 3 s billed, "
-        "mu 200 records/s, SLO 500 ms, rates counted over one second, lag as it stands when looked at. Published policies run "
-        "on an eager group with the published cooldown of 10 s and literal reassignment; ours on Headgate's own way of "
-        "changing hands, where only what moves pauses and who goes is drained first. So does the fair baseline, which is "
-        "Algorithm 2 with exactly those moves. Start-up, cooldown and periods are not in the paper; they were fixed before "
-        "the first run and not tuned.\n\n"
-        f"*Reproduced* means: mean SLA within {SLA_POINTS:g} points and cost within {COST_SHARE:.0%} of the printed "
-        "number. *Target* rows are ours against what was asked of it. All runs: [runs.csv](runs.csv).\n\n"
-        "W2 is a stand-in with the published curve's knots and noise, not the authors' trace.\n",
+        f"# Latency experiments, re-run\n\nCommand: `{command}`.\n\n{_SETTING.format(seeds=seeds)}",
         "![latency over time](latency-w1.png)\n",
         "![late records against cost](front-w1.png)\n",
     ]
     for table, group in groupby(rows, key=lambda r: r.table):
-        parts.append(f"## {table}\n\n{HEAD}" + "".join(_line(row, results) for row in group))
+        lines = [_line(row, results) for row in group]
+        parts.append(f"## {table}\n\n{HEAD}" + "".join([*lines, *_optimal(table)]))
     parts.append(_golden())
     if not quick:
         parts.append(_bounds(results))
@@ -56,15 +70,16 @@ def _line(row: TableRow, results: Results) -> str:
     key = row.case.key
     sla, cost = results.spread(key, "sla_percent"), results.spread(key, "replica_minutes")
     if sla is None or cost is None:
-        return f"| {row.case.policy} | not run | | | | | |\n"
+        return f"| {row.case.policy} | 0 | not run | | | | | |\n"
     ups, downs, top = (results.spread(key, c) for c in ("ups", "downs", "max_s"))
     assert ups is not None
     assert downs is not None
     assert top is not None
     name = row.case.policy + (f" ({row.case.trace})" if "keys, 9" in row.table or "Heartbeat" in row.table else "")
     return (
-        f"| {name} | {sla.mean:.2f} ({sla.low:.2f} … {sla.high:.2f}) | {cost.mean:.2f} ({cost.low:.1f} … {cost.high:.1f}) "
-        f"| {ups.mean:.1f} / {downs.mean:.1f} | {top.mean:.2f} | {_published(row)} | {_verdict(row, sla.mean, cost.mean)} |\n"
+        f"| {name} | {len(results.of(key))} | {sla.mean:.2f} ({sla.low:.2f} … {sla.high:.2f}) "
+        f"| {cost.mean:.2f} ({cost.low:.1f} … {cost.high:.1f}) | {ups.mean:.1f} / {downs.mean:.1f} | {top.mean:.2f} "
+        f"| {_published(row)} | {_verdict(row, sla.mean, cost.mean)} |\n"
     )
 
 
@@ -109,6 +124,21 @@ def _reason(row: TableRow) -> str:
     return ""
 
 
+def _optimal(table: str) -> list[str]:
+    """The paper's Optimal rows: arithmetic on the trace, not a simulation (E-37)."""
+    if not table.startswith(("Table 2", "Table 3")):
+        return []
+    is_w1 = table.startswith("Table 2")
+    sizes = offline(golden_batches(w1() if is_w1 else w2_stand_in()), PAPER_EVENTS)
+    cost, printed = sum(sizes) / 60, 32.7 if is_w1 else 414.11
+    counts = "6/6" if is_w1 else "20/16"
+    verdict = "reproduced" if abs(cost / printed - 1) <= COST_SHARE else f"not: cost {cost / printed - 1:+.0%}"
+    if not is_w1:
+        verdict += "; counts without a cooldown (A-6), stand-in"
+    paper = f"100, {printed}, {counts}"
+    return [f"| Optimal, v = 85 | – | 100 by definition | {cost:.2f} | {_steps(sizes)} | – | {paper} | {verdict} |\n"]
+
+
 def _golden() -> str:
     """The arithmetic rows: exact, no simulation."""
     rates = np.ceil(w1())
@@ -125,8 +155,8 @@ def _golden() -> str:
         size = overprovisioned_size(peak, 5, 200.0, 0.5)
         lines.append(f"| Overprovisioned, {name} | {size} replicas | – | 5 |")
     return (
-        "## Golden arithmetic\n\nceil(rate) of each second split equally over 5 partitions. Optimal has no violations by "
-        "definition and ignores f_up; it is no lower bound at an SLA below 100 (A-14).\n\n"
+        "## Golden arithmetic\n\nceil(rate) of each second split equally over 5 partitions. Optimal has no violations "
+        "by definition and ignores f_up; it is no lower bound at an SLA below 100 (A-14).\n\n"
         "| row | replica-min | up/down | expected |\n|---|---|---|---|\n" + "\n".join(lines) + "\n"
     )
 
@@ -142,24 +172,24 @@ def _bounds(results: Results) -> str:
     for name, key, rates, shares, goal in (
         ("W1", "w1/ours", w1(), even(5), 99.5),
         ("W1", "w1/ours999", w1(), even(5), 99.9),
-        ("W1 skewed", "w1s/ours", w1(), skewed(9), 99.5),
         ("W2 stand-in", "w2/ours", w2_stand_in(0), even(5), 99.5),
     ):
         cost, sla = results.spread(key, "replica_minutes"), results.spread(key, "sla_percent")
         if cost is None or sla is None:
             continue
         batches = burst(rates, shares, np.random.default_rng([0, 5])).per_second()
-        least = bound(batches, 100.0, goal)
+        keys = bound(batches, 100.0, goal)
+        curve, here = (bound_of_the_curve(rates, shares, 100.0, x) for x in (goal, sla.mean))
         lines.append(
-            f"| {name} | {goal:g} | {least.replica_minutes:.2f} | {cost.mean:.2f} at {sla.mean:.2f} % "
-            f"| {cost.mean / least.replica_minutes - 1:+.1%} |"
+            f"| {name} | {goal:g} | {keys.replica_minutes:.2f} | {curve.replica_minutes:.2f} | {cost.mean:.2f} at "
+            f"{sla.mean:.2f} % | {here.replica_minutes:.2f} | {cost.mean / here.replica_minutes - 1:+.1%} |"
         )
     return (
-        "## How far from the best possible\n\nA bound from below: it knows every batch, places it anew each second, and pays "
-        "neither for start-up nor for moves.\n\n"
-        "| trace | SLA % | bound, replica-min | ours | above the bound |\n|---|---|---|---|---|\n"
-        + "\n".join(lines)
-        + "\n"
+        "## How far from the best possible\n\nTwo bounds from below; neither pays for start-up or moves. The first "
+        "knows every batch and places it anew each second. The second knows the curve of the total, to the record, but "
+        "not where keys will fall: what no policy without knowledge of the future can beat.\n\n"
+        "| trace | goal % | knows the keys | knows the curve | ours | the curve's bound at our SLA | above it |\n"
+        "|---|---|---|---|---|---|---|\n" + "\n".join(lines) + "\n"
     )
 
 
@@ -180,8 +210,9 @@ def _diagnosis(results: Results) -> str:
         shown = [f"{s.mean:.0f}" if c != "max_s" else f"{s.mean:.2f}" for s, c in zip(found, columns, strict=True) if s]
         lines.append(f"| {name} | " + " | ".join(shown) + " |")
     return (
-        "## Why records were late, W1 (5.2)\n\nMean late records per run by cause. With 3 s heartbeats the highest latencies "
-        "come from scale-downs, whose partitions wait for everybody's heartbeat; with 500 ms those peaks are gone.\n\n"
+        "## Why records were late, W1 (5.2)\n\nMean late records per run by cause. With 3 s heartbeats the highest "
+        "latencies come from scale-downs, whose partitions wait for everybody's heartbeat; with 500 ms those peaks are "
+        "gone.\n\n"
         "| policy | overload | start-up | scale-up rebalance | scale-down stall | reassignment | max s |\n"
         "|---|---|---|---|---|---|---|\n" + "\n".join(lines) + "\n"
     )

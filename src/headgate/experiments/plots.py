@@ -1,6 +1,6 @@
 """Pictures of runs: latency over time with scale marks, latency distributions, SLA against cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +54,7 @@ def replicas_over_time(outcome: Outcome, title: str, file: Path) -> None:
     end_s = max(float(np.concatenate(outcome.arrived_s).max(initial=1.0)), 1.0)
     figure = Figure(figsize=(11, 1 + 1.1 * len(lives)))
     panels = figure.subplots(len(lives), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    arrived, latency, owner = (np.concatenate(x) for x in (outcome.arrived_s, outcome.latency_s, outcome.owners))
+    arrived, latency, owner = np.concatenate(outcome.arrived_s), outcome.all_latencies_s, np.concatenate(outcome.owners)
     done = arrived + latency
     for panel, (consumer_id, created_s, deleted_s) in zip(panels, lives, strict=True):
         until_s = end_s if deleted_s is None else deleted_s
@@ -88,14 +88,23 @@ def cdf(outcomes: Mapping[str, Outcome], title: str, file: Path) -> None:
     save(figure, file)
 
 
-def sla_against_cost(points: Mapping[str, Sequence[tuple[str, float, float]]], title: str, file: Path) -> None:
-    """Late records (log scale) against replica-minutes; each group one colour and line."""
+def sla_against_cost(
+    points: Mapping[str, Sequence[tuple[str, float, float]]], title: str, file: Path, joined: Collection[str] = ()
+) -> None:
+    """Late records (log scale) against replica-minutes; each group one colour, those of one knob `joined` by a line."""
     figure = Figure(figsize=(7.5, 4.5))
     panel = figure.subplots()
     for group, dots in points.items():
         ordered = sorted(dots, key=lambda d: d[2])
         late = [max(1e-3, 100 - sla) for _, sla, _ in ordered]
-        panel.plot([cost for *_, cost in ordered], late, "o-", label=group, linewidth=0.8, markersize=4)
+        panel.plot(
+            [cost for *_, cost in ordered],
+            late,
+            "o-" if group in joined else "o",
+            label=group,
+            linewidth=0.8,
+            markersize=4,
+        )
         for (name, _, cost), y in zip(ordered, late, strict=True):
             panel.annotate(name, (cost, y), fontsize=6, xytext=(3, 3), textcoords="offset points")
     panel.set_yscale("log")

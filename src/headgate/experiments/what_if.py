@@ -188,11 +188,7 @@ def compare(
             told(label, (before + share) / (len(worlds) * len(able)))
 
         heard(0.0)
-        policy = InRecords(
-            policy_of(pipeline, choice.name, choice.params, world.facts),
-            world.packets,
-            pipeline.policy.consumer_capacity_bytes_per_s,
-        )
+        policy = InRecords(policy_of(pipeline, choice.name, choice.params, world.facts), world.packets)
         outcome = simulate(world.packets.arrivals, policy, world.settings, heard)
         scored[choice.label].append(score(choice.label, outcome, circumstances))
         if world is worlds[0]:
@@ -254,14 +250,15 @@ def run_settings(pipeline: Pipeline, packets: Packets, circumstances: Circumstan
     capacity = pipeline.policy.consumer_capacity_bytes_per_s
     poll_s = max(pipeline.monitor.poll_s, duration_s / (2 * MOST_LOOKS))
     period_s = max(1.03 * poll_s, duration_s / MOST_LOOKS)
+    window_s = max(poll_s, min(pipeline.monitor.window_s, duration_s / 10))
     return RunSettings(
         GroupSettings(packets.per_s(capacity), circumstances.start_s, circumstances.pause_s),
         circumstances.protocol,
         slo_s=queueing_s(circumstances.slo_s, circumstances.fixed_s),
         period_s=period_s,
         phase_s=float(np.random.default_rng([seed, 12]).uniform(0, period_s)),
-        warm_up_s=min(_WARM_UP_S, duration_s / 20),
-        rate_window_s=max(pipeline.monitor.window_s, poll_s),
+        warm_up_s=max(min(_WARM_UP_S, duration_s / 20), window_s),  # rates over half a window would be half as high
+        rate_window_s=window_s,
         slot_s=poll_s,
         record_bytes=packets.packet_bytes,
         consumers=_at_first(pipeline, packets, circumstances),

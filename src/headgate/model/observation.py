@@ -48,8 +48,6 @@ class Observation:
     """How long a partition that moved stood still lately (t_r, E-29); None until one was measured."""
     start_s: float | None = None
     """From asking for a consumer to its being ready, as measured lately; None until one started."""
-    nominal_records_per_s: float | None = None
-    """What one consumer is configured to do, in records of the present mix; stands in until one has measured itself."""
     brokers_slow: bool = False
     """Reads are slow at the brokers: more consumers would not help."""
 

@@ -1,4 +1,4 @@
-"""Least-Loaded: two-dimensional packing by rate and lag that also balances (E-10 … E-12), and its exact yardstick (E-8).
+"""Least-Loaded: packing by rate and lag at once that also balances (E-10 … E-12), and its exact yardstick (E-8).
 
 A fixed number of bins is filled, each item into the least loaded one that takes it; if one item fits nowhere, all
 starts again with one more bin. So load is spread over the bins that are needed, not poured into the first.

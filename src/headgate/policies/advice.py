@@ -36,8 +36,8 @@ def hot_partitions(load: Load, capacity_records_per_s: float, slo_s: float) -> t
             Alert(
                 f"hot {name}",
                 f"{name} gets {rate:.0f} records/s, up to {burst:.0f} at once; one consumer does "
-                f"{capacity_records_per_s:.0f} a second and {capacity_records_per_s * slo_s:.0f} within the SLO, so more "
-                f"consumers cannot help: with random keys {pieces * len(load.partitions)} partitions instead of "
+                f"{capacity_records_per_s:.0f} a second and {capacity_records_per_s * slo_s:.0f} within the SLO, so "
+                f"more consumers cannot help: with random keys {pieces * len(load.partitions)} partitions instead of "
                 f"{len(load.partitions)} would; if one key is that hot, salt it",
             )
         )

@@ -1,8 +1,8 @@
-"""The latency paper's Algorithms 1 and 2: pack rate and lag with Least-Loaded, big bins up, small bins down (E-13 … E-20).
+"""Algorithms 1 and 2: pack rate and lag with Least-Loaded, big bins to grow, small ones to shrink (E-13 … E-20).
 
-Algorithm 1 packs the lag there is. Algorithm 2 decides the same way whether to act, and then packs the lag there will be
-once the rebalance it is about to cause has gone by; so reassignments may become scale-ups, and scale-downs wait for
-times at which they do no harm.
+Algorithm 1 packs the lag there is. Algorithm 2 decides the same way whether to act, and then packs the lag there will
+be once the rebalance it is about to cause has gone by; so reassignments may become scale-ups, and scale-downs wait
+for times at which they do no harm.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ Action = Literal["UP", "DOWN", "REASS", ""]
 Packed = tuple[frozenset[TopicPartition], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LagPacking:
-    """The paper's settings, with its defaults (E-1, E-2)."""
+@dataclass
+class _LagPacker:
+    """What both algorithms share: the paper's settings and defaults (E-1, E-2), phase 1, the cooldown and the words."""
 
     capacity_records_per_s: float = 200.0
     slo_s: float = 0.5
@@ -42,32 +42,23 @@ class LagPacking:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name):g}")
         if not self.cooldown_s >= 0:
             raise ValueError(f"cooldown_s must not be negative, not {self.cooldown_s:g}")
-
-    def room(self, share: float) -> Room:
-        return Room.of(self.capacity_records_per_s, self.slo_s, share)
-
-
-class _LagPacker:
-    """What both algorithms share: phase 1, the cooldown and the words."""
-
-    settings_type = LagPacking
-
-    def __init__(self, **settings: float | bool | str) -> None:
-        self._set = LagPacking(**settings)  # type: ignore[arg-type]
         self._acted_s = float("-inf")
         self.deferred_downs = 0
         """Scale-downs that the coming rebalance's lag forbade (E-17)."""
 
+    def _room(self, share: float) -> Room:
+        return Room.of(self.capacity_records_per_s, self.slo_s, share)
+
     def decide(self, seen: Observation) -> Decision:
-        hold = held(seen, self._set.stale_after_s)
+        hold = held(seen, self.stale_after_s)
         if hold is not None:
             return hold
-        if seen.at_s - self._acted_s < self._set.cooldown_s:
-            left = self._set.cooldown_s - (seen.at_s - self._acted_s)
+        if seen.at_s - self._acted_s < self.cooldown_s:
+            left = self.cooldown_s - (seen.at_s - self._acted_s)
             return Decision(None, f"hold: {left:.1f} s of the cooldown are left")
         packed = items(seen)
-        g_up = self._pack(packed, self._set.f_up, limit=len(packed))
-        g_down = self._pack(packed, self._set.f_down, limit=len(packed))
+        g_up = self._pack(packed, self.f_up, limit=len(packed))
+        g_down = self._pack(packed, self.f_down, limit=len(packed))
         inputs = {
             "consumers": float(len(seen.assignment)),
             "packed_up": float(len(g_up)),
@@ -96,15 +87,15 @@ class _LagPacker:
 
     def _violates(self, seen: Observation, packed: Mapping[TopicPartition, Item]) -> bool:
         """E-13, on the assignment as it is now."""
-        room = self._set.room(self._set.f_up)
+        room = self._room(self.f_up)
         return any(r.lag > room.lag or r.rate > room.rate for r in lag_of(seen.assignment, packed).values())
 
     def _pack(self, packed: Mapping[TopicPartition, Item], share: float, limit: int, min_bins: int = 1) -> Packed:
-        bins = least_loaded(packed, self._set.room(share), min_bins, self._set.sort_key)
+        bins = least_loaded(packed, self._room(share), min_bins, self.sort_key)
         return bins[: max(1, limit)] if len(bins) > max(1, limit) else bins
 
     def _reass_bins(self, seen: Observation) -> int:
-        return 1 if self._set.literal else len(seen.assignment)
+        return 1 if self.literal else len(seen.assignment)
 
     def _plan(
         self, seen: Observation, bins: Packed, packed: Mapping[TopicPartition, Item], keep_idle: bool
@@ -115,7 +106,7 @@ class _LagPacker:
         return plan
 
     def _oversize(self, packed: Mapping[TopicPartition, Item]) -> tuple[Alert, ...]:
-        room = self._set.room(1.0)
+        room = self._room(1.0)
         return tuple(
             Alert(
                 f"oversize {p}",
@@ -154,19 +145,17 @@ class Algorithm1(_LagPacker):
     ) -> Decision:
         here = len(seen.assignment)
         if action == "DOWN":
-            bins = self._pack(packed, self._set.f_down, len(packed))
+            bins = self._pack(packed, self.f_down, len(packed))
             plan = self._plan(seen, bins, packed, keep_idle=False)
-            why = f"{len(bins)} bins filled to {self._set.f_down:g} hold everything: {here} -> {len(bins)}"
+            why = f"{len(bins)} bins filled to {self.f_down:g} hold everything: {here} -> {len(bins)}"
             return Decision(plan, why, "DOWN", inputs, (Alternative(f"keep {here}", "costs more"),), alerts)
         min_bins = self._reass_bins(seen) if action == "REASS" else 1
-        bins = self._pack(packed, self._set.f_up, len(packed), min_bins)
+        bins = self._pack(packed, self.f_up, len(packed), min_bins)
         plan = self._plan(seen, bins, packed, keep_idle=action == "REASS")
         if action == "UP":
-            why = f"{len(bins)} bins filled to {self._set.f_up:g} are needed: {here} -> {len(bins)}"
+            why = f"{len(bins)} bins filled to {self.f_up:g} are needed: {here} -> {len(bins)}"
         else:
-            why = (
-                f"a replica is over {self._set.f_up:g} of rate or lag, {len(bins)} bins would do: same size, new places"
-            )
+            why = f"a replica is over {self.f_up:g} of rate or lag, {len(bins)} bins would do: same size, new places"
         rejected = (Alternative(f"keep {here} as they are", "the invariant of E-6 is in danger"),)
         return Decision(plan, why, action, inputs, rejected, alerts)
 
@@ -183,28 +172,28 @@ class Algorithm2(_LagPacker):
         alerts: tuple[Alert, ...],
     ) -> Decision:
         here = len(seen.assignment)
-        t_r = self._set.rebalance_s if seen.pause_s is None else seen.pause_s
+        t_r = self.rebalance_s if seen.pause_s is None else seen.pause_s
         total = items(seen, extra_s=t_r)
         inputs["rebalance_s"] = t_r
         if action == "DOWN":
-            bins = self._pack(total, self._set.f_down, len(total))
+            bins = self._pack(total, self.f_down, len(total))
             inputs["packed_with_rebalance"] = float(len(bins))
             if len(bins) >= here:
                 self.deferred_downs += 1
                 why = f"scale-down deferred: the rebalance's own lag needs {len(bins)} of {here} replicas"
                 return Decision(None, why, "DOWN", inputs, (Alternative("fewer replicas now", why),), alerts)
             plan = self._plan(seen, bins, total, keep_idle=False)
-            why = f"{len(bins)} bins filled to {self._set.f_down:g} hold it, rebalance included: {here} -> {len(bins)}"
+            why = f"{len(bins)} bins filled to {self.f_down:g} hold it, rebalance included: {here} -> {len(bins)}"
             return Decision(plan, why, "DOWN", inputs, (Alternative(f"keep {here}", "costs more"),), alerts)
         min_bins = self._reass_bins(seen) if action == "REASS" else 1
-        bins = self._pack(total, self._set.f_up, len(total), min_bins)
+        bins = self._pack(total, self.f_up, len(total), min_bins)
         inputs["packed_with_rebalance"] = float(len(bins))
         grows = len(bins) > here
         plan = self._plan(seen, bins, total, keep_idle=not grows)
         why = (
             f"with the lag of a {t_r:g} s rebalance {len(bins)} bins are needed: {here} -> {len(bins)}"
             if grows
-            else f"a replica is over {self._set.f_up:g} of rate or lag: same size, new places"
+            else f"a replica is over {self.f_up:g} of rate or lag: same size, new places"
         )
         rejected = (Alternative(f"keep {here} as they are", "the invariant of E-6 is in danger"),)
         return Decision(plan, why, "UP" if grows else "REASS", inputs, rejected, alerts)

@@ -21,6 +21,12 @@ def candidates(current: Assignment, shares: Shares, largest: int) -> list[Assign
     return list(found.values())
 
 
+def fewer(current: Assignment, shares: Shares) -> list[Assignment]:
+    """Only those with fewer consumers: all that can be worth it while nothing is late."""
+    anew = [packed_anew(current, shares, size) for size in range(1, len(current))]
+    return [*anew, *merges(current, shares)]
+
+
 def packed_anew(current: Assignment, shares: Shares, size: int) -> Assignment:
     """The load spread evenly over so many consumers, with the bins given to whom they resemble."""
     room = Room(2 * sum(shares.values()) + 1.0, 1.0)
@@ -63,7 +69,7 @@ def merges(current: Assignment, shares: Shares) -> Iterable[Assignment]:
 
 
 def evened(current: Assignment, shares: Shares) -> Iterable[Assignment]:
-    """One partition of the busiest consumer moves to the least loaded, if that lowers the higher of the two; repeated."""
+    """A partition of the busiest consumer moves to the least loaded, if that lowers the higher of the two; repeated."""
     owners = {c: set(current[c]) for c in current}
     for _ in range(len(shares)):
         if len(owners) < 2:

@@ -1,4 +1,4 @@
-"""Groups that never grow or shrink: overprovisioned for the peak (E-36), or balanced within a given size (L-43, L-59)."""
+"""Groups that never grow or shrink: sized for the peak (E-36), or balanced within a given size (L-43, L-59)."""
 
 from headgate.model import Alternative, Assignment, Decision, Observation, Plan, TopicPartition
 from headgate.packing.least_loaded import Item, Room, least_loaded, onto_members

@@ -73,7 +73,8 @@ class Forecast:
         self._recent_beats = recent_beats
         self._names: tuple[TopicPartition, ...] = ()
         self._slot_s = 0.0
-        self._slots: deque[tuple[int, ...]] = deque()
+        self._slots: Floats = np.zeros((0, 0))
+        """Arrivals per slot and partition, oldest first."""
         self._since_jump = 0
         self._fresh: dict[int, int] = {}
         """Per partition whose share jumped: slots since then."""
@@ -83,31 +84,45 @@ class Forecast:
         self._noise = 0.0
         self._jumps: deque[tuple[float, float]] = deque(maxlen=_JUMPS_KEPT)
         """When the total jumped up, and to what."""
-        self._last_s: float | None = None
+        self._measured: tuple[float, tuple[int, ...]] | None = None
+        """When the last measurement was taken and the end offsets it showed."""
 
     def add(self, seen: Observation) -> None:
         names = tuple(sorted(seen.partitions))
         slot_s = seen.slot_s or self._beat_s / 10
         if names != self._names or slot_s != self._slot_s:
             self._names, self._slot_s = names, slot_s
-            self._slots.clear()
+            self._slots = np.zeros((0, len(names)))
             self._fresh.clear()
             self._since_jump = 0
         loads = [seen.partitions[p] for p in names]
-        if seen.slot_s:  # none at all when nothing was measured since the last look
-            new = list(zip(*(load.arrivals for load in loads), strict=True))
-        else:  # only a mean rate is known: spread it evenly over the time since the last look
-            elapsed = self._beat_s if self._last_s is None else seen.at_s - self._last_s
-            each = tuple(number(load.records_per_s) * slot_s for load in loads)
-            new = [each] * max(1, min(round(elapsed / slot_s), self._per_beat * self._share_beats))
-        self._last_s = seen.at_s
-        self._slots.extend(new)
+        if seen.slot_s and len({len(load.arrivals) for load in loads}) == 1:  # none: nothing was measured meanwhile
+            new = np.array([load.arrivals for load in loads], dtype=np.float64).T
+        else:
+            new = self._coarse(seen, slot_s)
+        self._slots = np.concatenate([self._slots, new])[-self._per_beat * self._share_beats :]
         self._since_jump += len(new)
         self._fresh = {p: n + len(new) for p, n in self._fresh.items()}
-        while len(self._slots) > self._per_beat * self._share_beats:
-            self._slots.popleft()
         self._seen_s += len(new) * slot_s
-        self._total += float(sum(map(sum, new)))
+        self._total += float(new.sum())
+
+    def _coarse(self, seen: Observation, slot_s: float) -> Floats:
+        """What came since the last measurement, spread evenly, by end offsets; by mean rates before there are two."""
+        loads = [seen.partitions[p] for p in self._names]
+        ends = tuple(load.end_offset for load in loads)
+        before, self._measured = self._measured, (seen.measured_at_s, ends)
+        if before is None or len(before[1]) != len(ends):
+            return np.tile([number(load.records_per_s) * slot_s for load in loads], (self._per_beat, 1))
+        elapsed = seen.measured_at_s - before[0]
+        slots = min(round(elapsed / slot_s), self._per_beat * self._share_beats)
+        if slots < 1:
+            self._measured = before
+            return np.zeros((0, len(loads)))
+        if any(ends):
+            came = [max(0.0, float(now - then)) for now, then in zip(ends, before[1], strict=True)]
+        else:
+            came = [number(load.records_per_s) * elapsed for load in loads]
+        return np.tile([count / slots for count in came], (slots, 1))
 
     @property
     def _per_beat(self) -> int:
@@ -119,13 +134,12 @@ class Forecast:
 
     def load(self, ahead_s: float) -> Load:
         """The forecast; `ahead_s` is where its error is wanted."""
-        slots = np.array(self._slots, dtype=np.float64)
-        beats = self._beats(slots)
+        beats = self._beats(self._slots)
         totals = beats.sum(axis=1) / self._beat_s
         level, slope, error = self._total_ahead(totals, ahead_s)
         shares = self._shares(beats)
         self._scatter(beats, shares)
-        shape = self._shape(slots)
+        shape = self._shape(self._slots)
         return Load(
             self._names,
             shares,
@@ -201,8 +215,8 @@ class Forecast:
         total = fast.sum()
         if total > 0 and len(beats) > self._recent_beats:
             off = (fast - shares * total) / np.sqrt(self._dispersion * np.maximum(shares * (1 - shares) * total, 1.0))
-            for p in np.flatnonzero(np.abs(off) > _SHARE_JUMP):
-                self._fresh[int(p)] = self._recent_beats * self._per_beat
+            for jumped in np.flatnonzero(np.abs(off) > _SHARE_JUMP).tolist():
+                self._fresh[jumped] = self._recent_beats * self._per_beat
         for p, slots in list(self._fresh.items()):
             since = slots // self._per_beat
             if since >= len(beats):

@@ -1,7 +1,7 @@
-"""The Horizontal Pod Autoscaler's algorithm and KEDA's Kafka scaler on top of it, with their real formulas and defaults (L-59).
+"""The Horizontal Pod Autoscaler and KEDA's Kafka scaler on top of it, with their real formulas and defaults (L-59).
 
-Both only say how many; Kafka's range assignor says where. HPA here: metric per replica against a target, 10 % tolerance,
-a look every 15 s, at most the larger of 4 more or twice as many per 15 s, and on the way down the highest
+Both only say how many; Kafka's range assignor says where. HPA here: metric per replica against a target, 10 %
+tolerance, a look every 15 s, at most the larger of 4 more or twice as many per 15 s, and on the way down the highest
 recommendation of the last 5 minutes. KEDA feeds it the total lag over `lag_threshold`, capped at the partition count.
 """
 

@@ -12,32 +12,33 @@ import numpy as np
 
 from headgate.model import Observation
 from headgate.policies.forecast import Floats, Load
+from headgate.policies.seen import number
 
 
 def late_per_s(
     load: Load,
     shares: Floats,
-    level: float,
+    level: float | Floats,
     capacity_records_per_s: float,
     slo_s: float,
-    backlog: Floats | None = None,
 ) -> Floats:
-    """Late records per second of consumers that hold these shares of the total, each entry one consumer."""
-    shares = np.asarray(shares, dtype=np.float64)
-    arrivals = np.outer(load.shape, shares) * level * load.slot_s
+    """Late records per second of consumers that hold these shares of the total, each entry one consumer.
+
+    `level` is the total in records per second, one for all consumers or one for each.
+    """
+    rates = np.asarray(shares, dtype=np.float64) * level
+    arrivals = np.outer(load.shape, rates) * load.slot_s
     drained = capacity_records_per_s * load.slot_s
-    start = np.zeros(len(shares)) if backlog is None else backlog
-    walk = np.cumsum(arrivals - drained, axis=0) + start
+    walk = np.cumsum(arrivals - drained, axis=0)
     lowest = np.minimum(np.minimum.accumulate(walk, axis=0), 0.0)
-    peak = walk - lowest + drained  # what stands in the queue when a slot's records have come
+    peak = arrivals.copy()  # what stands in the queue when a slot's records have come
+    peak[1:] += (walk - lowest)[:-1]
     spread = load.dispersion * np.clip(1 - shares, 0, 1) * peak
-    if level > 0:
-        spread = spread + ((load.error / level) ** 2 + load.noise) * peak**2
+    spread = spread + ((load.error / np.maximum(level, 1e-9)) ** 2 + load.noise) * peak**2
     over = excess(peak - capacity_records_per_s * slo_s, np.sqrt(np.maximum(spread, 1e-12)))
     late = np.minimum(over, arrivals).sum(axis=0) / (len(load.shape) * load.slot_s)
     # A consumer that cannot keep up falls behind for ever: all it gets is late before long.
-    keeps_up = capacity_records_per_s / np.maximum(level * shares, 1e-12)
-    result: Floats = np.where(keeps_up < 1.0, np.maximum(late, level * shares), late)
+    result: Floats = np.where(rates > capacity_records_per_s, np.maximum(late, rates), late)
     return result
 
 
@@ -84,6 +85,12 @@ class LateAccount:
         for consumer in seen.assignment:
             backlog = self._backlog.get(consumer, 0.0)
             loads = [seen.partitions[p] for p in seen.assignment[consumer] if p in seen.partitions]
+            if not slot_s:  # nothing finer is known: what waits beyond the SLO tells how many are late
+                came = elapsed * sum(number(load.records_per_s) for load in loads)
+                waiting = sum(number(load.lag_records) for load in loads)
+                self.records += came
+                self.late += min(came, max(0.0, waiting - in_time))
+                continue
             for came in map(sum, zip(*(load.arrivals for load in loads), strict=False)):
                 backlog += came
                 self.records += came

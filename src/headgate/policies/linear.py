@@ -1,4 +1,4 @@
-"""Sizes from the total rate alone, with Kafka's own contiguous placement: the baselines the latency paper beats (E-34, E-35)."""
+"""Sizes from the total rate alone, with Kafka's contiguous placement: the latency paper's baselines (E-34, E-35)."""
 
 import math
 

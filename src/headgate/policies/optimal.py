@@ -1,4 +1,4 @@
-"""The latency paper's "Optimal" (E-37): each second's batch packed anew, as if replicas came at once and moves cost nothing.
+"""The paper's "Optimal" (E-37): each second's batch packed anew, as if replicas came at once and moves cost nothing.
 
 It has no violations by definition and is no lower bound of cost at any other SLA (A-14).
 """
@@ -25,7 +25,7 @@ def offline(batches: Iterable[Sequence[float]], events: float) -> list[int]:
 
 
 class Optimal:
-    """The same as a policy: packs what arrived in the last second. Meant for a simulator without start-up and pauses."""
+    """The same as a policy: packs what arrived in the last second. For a simulator without start-up and pauses."""
 
     def __init__(self, events: float = PAPER_EVENTS, stale_after_s: float = 10.0) -> None:
         if not events > 0:

@@ -15,9 +15,9 @@ def policy_names() -> tuple[str, ...]:
     return tuple(sorted(entry.name for entry in entry_points(group=GROUP)))
 
 
-def parameters_of(make: Any) -> Mapping[str, Parameter]:
-    """What a policy's constructor takes; one that passes everything to its settings says which class they have."""
-    return signature(getattr(make, "settings_type", make)).parameters
+def parameters_of(name: str) -> Mapping[str, Parameter]:
+    """What the constructor of the policy of that name takes."""
+    return signature(named(GROUP, "policy", name)).parameters
 
 
 def build_policy(
@@ -30,14 +30,17 @@ def build_policy(
     timeout_policy: str = "only_if_fewer_consumers",
     max_consumers: int = 32,
     stale_after_s: float = 10.0,
+    slo_s: float | None = None,
+    quantile: float | None = None,
     params: Mapping[str, Any] | None = None,
     packer_params: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> Policy:
     """The policy of that name joined with the packer of that name.
 
-    A policy takes of these values and of `facts` (such as slo_s) the ones its constructor names, and everything in
-    `params`, which wins. What it would rather measure itself, so that its default is None, it is not told.
+    A policy takes of these values the ones its constructor names, and everything in `params`, which wins. `facts` are
+    more of them, known to whoever asks; a policy that would rather measure one itself has None as its default and is
+    not told.
     """
     make = named(GROUP, "policy", name)
     offered = {
@@ -48,9 +51,11 @@ def build_policy(
         "timeout_policy": timeout_policy,
         "max_consumers": max_consumers,
         "stale_after_s": stale_after_s,
-        **(facts or {}),
+        "slo_s": slo_s,
+        "quantile": quantile,
     }
-    wanted = parameters_of(make)
-    arguments = {key: value for key, value in offered.items() if key in wanted and wanted[key].default is not None}
+    wanted = signature(make).parameters
+    known = {key: fact for key, fact in (facts or {}).items() if key in wanted and wanted[key].default is not None}
+    arguments = {key: value for key, value in offered.items() if key in wanted and value is not None} | known
     policy: Policy = constructed("policy", name, make, {**arguments, **(params or {})})
     return policy

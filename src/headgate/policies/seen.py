@@ -1,4 +1,4 @@
-"""What the latency policies read out of an observation: sizes worth packing by, who owns nothing, and whether to trust it."""
+"""What latency policies read out of an observation: sizes to pack by, who owns nothing, and whether to trust it."""
 
 import math
 from collections.abc import Mapping
@@ -40,12 +40,18 @@ def unowned(seen: Observation) -> frozenset[TopicPartition]:
     return frozenset(seen.partitions) - seen.assignment.partitions
 
 
-def capacity(seen: Observation, configured: float | None) -> float | None:
-    """E-3: records per second of one replica: as configured, or as the slowest measured it, or as the pipeline says."""
+def capacity(seen: Observation, configured: float | None, in_bytes: float | None = None) -> float | None:
+    """E-3: records per second of one replica: as configured, as the slowest one measured it, or from its bytes."""
     if configured is not None:
         return configured
     measured = [c.capacity_records_per_s for c in seen.consumers.values() if c.capacity_records_per_s]
-    return min(measured) if measured else seen.nominal_records_per_s
+    if measured:
+        return min(measured)
+    known = [c.capacity_bytes_per_s for c in seen.consumers.values() if c.capacity_bytes_per_s]
+    bytes_per_s = min(known) if known else in_bytes
+    records = sum(number(load.records_per_s) for load in seen.partitions.values())
+    volume = sum(number(load.bytes_per_s) for load in seen.partitions.values())
+    return bytes_per_s * records / volume if bytes_per_s and volume > 0 and records > 0 else None
 
 
 def lag_of(assignment: Assignment, packed: Mapping[TopicPartition, Item]) -> dict[int, Item]:

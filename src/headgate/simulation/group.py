@@ -26,7 +26,7 @@ def partition_of(index: int) -> TopicPartition:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """How consumers and their group behave; defaults are the latency paper's (E-2), start-up is a guess it leaves open."""
+    """How consumers and their group behave; defaults are the paper's (E-2), start-up is a guess it leaves open."""
 
     capacity_records_per_s: float = 200.0
     start_up_s: float = 3.0

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from headgate.model import Decision
 from headgate.simulation.arrivals import Floats
@@ -24,7 +25,7 @@ class Outcome:
     pauses: tuple[Pause, ...]
     lives: tuple[tuple[int, float, float | None], ...]
     """(consumer id, created, deleted)."""
-    owners: tuple[np.ndarray, ...]  # type: ignore[type-arg]
+    owners: tuple[npt.NDArray[np.int32], ...]
     members_at_end: int
     log: tuple[tuple[float, Decision], ...]
 
@@ -102,15 +103,17 @@ class Outcome:
         """
         found: Counter[str] = Counter()
         for p, (arrived, latency) in enumerate(zip(self.arrived_s, self.latency_s, strict=True)):
-            late = latency > self.slo_s + 1e-6
-            done = arrived + latency
-            cause = np.full(len(arrived), "overload", dtype=object)
+            is_late = latency > self.slo_s + 1e-6
+            came, done, in_time = arrived[is_late], (arrived + latency)[is_late], arrived[~is_late]
+            cause = np.zeros(len(came), dtype=np.int8)
             for change in self.changes:
                 if change.ready_s > change.at_s:
-                    cause[(arrived < change.ready_s) & (done > change.at_s)] = "start-up"
+                    cause[(came < change.ready_s) & (done > change.at_s)] = CAUSES.index("start-up")
             for pause in (x for x in self.pauses if x.partition == p):
-                after = np.flatnonzero((arrived >= pause.end_s) & ~late)
-                recovered_s = arrived[after[0]] if len(after) else np.inf
-                cause[(done > pause.start_s) & (arrived < max(recovered_s, pause.end_s))] = pause.cause
-            found.update(cause[late].tolist())
+                next_in_time = int(in_time.searchsorted(pause.end_s))
+                recovered_s = in_time[next_in_time] if next_in_time < len(in_time) else np.inf
+                cause[(done > pause.start_s) & (came < max(recovered_s, pause.end_s))] = CAUSES.index(pause.cause)
+            for n, count in enumerate(np.bincount(cause, minlength=len(CAUSES)).tolist()):
+                if count:
+                    found[CAUSES[n]] += count
         return found

@@ -87,11 +87,10 @@ def _arrivals(
 class InRecords:
     """A policy as it runs in production, in records and real partitions, for a simulator that knows packets only."""
 
-    def __init__(self, policy: Decides, packets: Packets, capacity_bytes_per_s: float) -> None:
+    def __init__(self, policy: Decides, packets: Packets) -> None:
         self._policy = policy
         self._packets = packets
         self._mean_records = packets.mean_records
-        self._nominal = packets.per_s(capacity_bytes_per_s) * self._mean_records
         self._names = {partition_of(n): p for n, p in enumerate(packets.partitions)}
         self._numbers = {p: n for n, p in self._names.items()}
         self._told = np.zeros(len(packets.partitions))
@@ -125,7 +124,6 @@ class InRecords:
             partitions=partitions,
             assignment=_renamed(seen.assignment, self._names),
             consumers=consumers,
-            nominal_records_per_s=self._nominal,
         )
 
     def _slots(self, n: int, arrivals: tuple[int, ...], each: float) -> tuple[int, ...]:

@@ -99,7 +99,7 @@ def of_measurements(measurements: Sequence[Measurement]) -> Trace:
             p = column[TopicPartition(rate.topic, rate.partition)]
             if row >= 0:
                 records[row, p] = max(0, rate.end_offset - ends.get(p, rate.end_offset))
-                if rate.records_per_s > 0 and rate.bytes_per_s > 0:
+                if rate.records_per_s > 0 and 0 < rate.bytes_per_s < np.inf:
                     sizes[row, p] = rate.bytes_per_s / rate.records_per_s
             ends[p] = rate.end_offset
     at_s = np.array([m.at_ms for m in ordered]) / 1000

@@ -94,7 +94,7 @@ class Monitor:
         pauses = [p.end_s - p.start_s for p in group.pauses[-50:]] if settings.protocol == "cooperative" else []
         return Observation(
             now, now, partitions, group.assignment, consumers, self._watching_since_s(), settings.slot_s,
-            pause_s=float(np.quantile(pauses, 0.99)) if pauses else settings.group.pause_s,
+            pause_s=max(pauses) if pauses else settings.group.pause_s,
             start_s=settings.group.start_up_s if group.changes else None,
         )  # fmt: skip
 

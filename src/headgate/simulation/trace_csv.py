@@ -177,4 +177,4 @@ def written(trace: Trace) -> Iterator[tuple[str, ...]]:
         for column, p in enumerate(trace.partitions):
             if trace.records[row, column] > 0 or row == 0 or column == 0:
                 counts = trace.records[row, column], trace.bytes[row, column]
-                yield (at, p.topic, str(p.partition), *(f"{count:.0f}" for count in counts))
+                yield (at, p.topic, str(p.partition), *(f"{count:.12g}" for count in counts))

@@ -4,6 +4,7 @@ The families are seeded and were not used for tuning: what a policy is worth sho
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ def w1() -> Floats:
     """W1: ten minutes of half-cosine easing between the knots, sampled in the middle of each second."""
     t = np.arange(600) + 0.5
     rates = np.zeros(600)
-    for (a, ya), (b, yb) in zip(W1_KNOTS, W1_KNOTS[1:], strict=False):
+    for (a, ya), (b, yb) in pairwise(W1_KNOTS):
         inside = (t >= a) & (t < b)
         rates[inside] = (ya + yb) / 2 - (yb - ya) / 2 * np.cos(np.pi * (t[inside] - a) / (b - a))
     return rates
@@ -35,7 +36,8 @@ def w2_stand_in(seed: int = 0) -> Floats:
     t = np.arange(7200) + 0.5
     rates = np.interp(t, 180.0 * np.arange(len(W2_STAND_IN_KNOTS)), W2_STAND_IN_KNOTS)
     noise = np.random.default_rng(seed).normal(0.0, 1.0, len(t)) * 0.19 * np.sqrt(rates)
-    return np.maximum(0.0, rates + noise)
+    noisy: Floats = np.maximum(0.0, rates + noise)
+    return noisy
 
 
 Shares = npt.NDArray[np.float64]

@@ -1,0 +1,268 @@
+"""Policies compared on recorded traffic, by hand-computed runs and through the command line."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from headgate.cli.main import app
+from headgate.cli.policy_choice import chosen
+from headgate.config.loader import load_pipeline
+from headgate.config.pipeline import Pipeline
+from headgate.controller.assembly import goal_of, policy_of
+from headgate.errors import ConfigError, HeadgateError
+from headgate.experiments.what_if import Choice, Circumstances, Score, compare, mean, ranked
+from headgate.model import TopicPartition
+from headgate.policies.registry import policy_names
+from headgate.policies.slo import Slo
+from headgate.simulation.recorded import Trace
+
+PIPELINE = """\
+name: shop
+kafka: {brokers: "localhost:1"}
+topics: [orders]
+tables: [{name: all}]
+policy: {consumer_capacity_bytes_per_s: 2 kB/s, packing_capacity_bytes_per_s: 1.6 kB/s}
+slo: {latency_s: 5 s, quantile: 0.95}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(PIPELINE)
+    return path
+
+
+@pytest.fixture
+def pipeline(file: Path) -> Pipeline:
+    return load_pipeline(file)
+
+
+def steady(bytes_per_s: float, partitions: int = 4, minutes: int = 10, topic: str = "orders") -> Trace:
+    """Records of 100 bytes, the same in every partition and second."""
+    size = np.full((60 * minutes, partitions), bytes_per_s / partitions)
+    names = tuple(TopicPartition(topic, n) for n in range(partitions))
+    return Trace(names, np.arange(60.0 * minutes + 1), size / 100, size)
+
+
+def csv_of(trace: Trace, path: Path) -> Path:
+    rows = [
+        f"{start:g},{p},{trace.records[row, n]:g},{trace.bytes[row, n]:g}"
+        for row, start in enumerate(trace.edges_s[:-1])
+        for n, p in enumerate(trace.partitions)
+    ]
+    path.write_text("\n".join(["time,partition,records,bytes", *rows]) + "\n")
+    return path
+
+
+def simulated(file: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["simulate", str(file), *options])
+
+
+def test_one_consumer_at_half_its_capacity_is_in_time_and_costs_its_minutes(pipeline: Pipeline) -> None:
+    circumstances = Circumstances.of(pipeline, price_per_hour=0.30)
+    found = compare(pipeline, lambda _: steady(1000.0), [Choice("one", "equal_count", {"replicas": 1})], circumstances)
+    (score,) = found.scores
+    assert score.sla_percent == 100.0
+    assert score.replica_minutes == pytest.approx(10.0)
+    assert score.money == pytest.approx(10 / 60 * 0.30)
+    # A record of 100 bytes takes 1/20 s, and every one waits 1 s for its cycle and 1 s for the commit.
+    assert score.p50_s == pytest.approx(2.05, abs=1e-6)
+    assert score.worst_s == pytest.approx(2.05, abs=1e-6)
+    assert (score.moves, score.ups, score.downs, score.causes) == (0, 0, 0, {})
+    assert found.cheapest == score
+    assert found.resolution.packet_bytes == 100
+    assert found.resolution.latency_s == pytest.approx(0.05)
+
+
+def test_an_overloaded_consumer_falls_behind_as_arithmetic_says(pipeline: Pipeline) -> None:
+    circumstances = Circumstances.of(pipeline, consumers=1)
+    found = compare(pipeline, lambda _: steady(4000.0), [Choice("one", "equal_count", {"replicas": 1})], circumstances)
+    (score,) = found.scores
+    # Twice the capacity for 600 s: the last record is done after 1200 s, and waiting grows by a second per second.
+    assert score.worst_s == pytest.approx(600 + 2, abs=0.3)
+    assert score.p50_s == pytest.approx(300 + 2, abs=0.5)
+    # In time are those of the first 3 s (5 s less the 2 s everybody waits) of 600.
+    assert score.sla_percent == pytest.approx(100 * 3 / 600, abs=0.05)
+    assert set(score.causes) == {"overload"}
+    assert score.causes["overload"] == pytest.approx(99.5, abs=0.05)
+    assert found.cheapest is None
+
+
+def test_coarse_packets_change_little(pipeline: Pipeline) -> None:
+    fine = Circumstances.of(pipeline)
+    choices = [Choice("sentinel", "sentinel")]
+    (exact,) = compare(pipeline, lambda _: steady(3000.0), choices, fine).scores
+    (coarse,) = compare(pipeline, lambda _: steady(3000.0), choices, replace(fine, most_packets=3000)).scores
+    assert coarse.replica_minutes == pytest.approx(exact.replica_minutes, rel=0.02)
+    assert coarse.p50_s == pytest.approx(exact.p50_s, abs=4 * 0.3)  # a packet of 600 bytes takes 0.3 s
+
+
+def test_policies_are_built_with_the_goal_of_the_file_and_their_own_parameters_only(pipeline: Pipeline) -> None:
+    # 5 s less 1 s to gather and 1 s to commit.
+    assert goal_of(pipeline)["slo_s"] == 3.0
+    policy = policy_of(pipeline, "slo", {"thrift": 2.0})
+    assert isinstance(policy, Slo)
+    assert (policy.slo_s, policy.quantile, policy.thrift) == (3.0, 0.95, 2.0)
+    assert policy.max_consumers == 10
+    assert policy.capacity_records_per_s is None  # it would rather measure
+
+
+@pytest.mark.parametrize("name", policy_names())
+def test_every_policy_can_be_tried(pipeline: Pipeline, name: str) -> None:
+    found = compare(pipeline, lambda _: steady(3000.0, minutes=2), [Choice(name, name)], Circumstances.of(pipeline))
+    assert found.scores[0].replica_minutes >= 2.0
+
+
+def scored(policy: str, sla: float, cost: float) -> Score:
+    return Score(policy, sla, cost, 0, 0, 0, 0, 1, 2, 3, {}, (sla,))
+
+
+def test_the_front_holds_whatever_nothing_else_beats_in_both() -> None:
+    found = ranked(
+        [scored("dear", 99.9, 30), scored("cheap", 90, 10), scored("worse", 89, 20), scored("even", 99.9, 40)], 0.999
+    )
+    assert [s.policy for s in found] == ["cheap", "worse", "dear", "even"]
+    assert [s.policy for s in found if s.on_front] == ["cheap", "dear"]
+    assert [s.policy for s in found if s.meets_goal] == ["dear", "even"]
+
+
+def test_seeds_are_averaged_and_the_worst_latency_stays() -> None:
+    one = replace(scored("a", 100, 10), worst_s=3.0, causes={"overload": 2.0})
+    two = replace(scored("a", 98, 14), worst_s=9.0)
+    both = mean([one, two])
+    assert (both.sla_percent, both.replica_minutes, both.worst_s) == (99, 12, 9)
+    assert both.causes == {"overload": 1.0}
+    assert both.sla_by_seed == (100, 98)
+
+
+def test_topics_the_pipeline_does_not_have_are_noted(pipeline: Pipeline) -> None:
+    found = compare(
+        pipeline,
+        lambda _: steady(1000.0, minutes=1, topic="else"),
+        [Choice("sentinel", "sentinel")],
+        Circumstances.of(pipeline),
+    )
+    assert found.notes == ("else: not among the pipeline's topics; taken to be read once, for one table",)
+
+
+# The command line
+
+
+def test_a_csv_is_replayed_and_told_as_text(file: Path, tmp_path: Path) -> None:
+    trace = csv_of(steady(3000.0, minutes=2), tmp_path / "trace.csv")
+    plot = tmp_path / "plot.png"
+    result = simulated(
+        file,
+        "--trace",
+        str(trace),
+        "--policy",
+        "sentinel,sentinel:packer=bfd",
+        "--plot",
+        str(plot),
+        "--pause",
+        "500 ms",
+    )
+    assert result.exit_code == 0, result.output
+    assert "2.0 minutes in 4 partitions" in result.stdout
+    assert "packets of 100 bytes" in result.stdout
+    assert "● sentinel" in result.stdout
+    assert "Cheapest that meets the goal of 95 % within 5 s" in result.stdout
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_programs_get_json_and_nothing_else(file: Path, tmp_path: Path) -> None:
+    trace = csv_of(steady(1000.0, minutes=1), tmp_path / "trace.csv")
+    result = simulated(
+        file, "--trace", str(trace), "--policy", "equal_count:replicas=1,hpa", "--slo", "4s", "--output", "json"
+    )
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert {p["policy"] for p in told["policies"]} == {"equal_count:replicas=1", "hpa"}
+    assert told["circumstances"]["slo_s"] == 4.0
+    assert told["trace"] == {"duration_s": 60, "interval_s": 1, "partitions": 4, "records": 600, "bytes": 60000}
+    assert told["cheapest_that_meets_the_goal"] in ("equal_count:replicas=1", "hpa")
+
+
+def test_a_profile_can_be_saved_and_replayed(file: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "w1.csv"
+    result = simulated(file, "--profile", "w1", "--record-bytes", "100 B", "--save", str(saved))
+    assert result.exit_code == 0, result.output
+    assert "saved to" in result.stdout
+    again = simulated(
+        file, "--trace", str(saved), "--last", "60s", "--policy", "hpa", "--output", "json", "--eager", "--seeds", "2"
+    )
+    assert again.exit_code == 0, again.output
+    told = json.loads(again.stdout)
+    assert told["trace"]["partitions"] == 5
+    assert told["trace"]["duration_s"] == 60
+    assert told["circumstances"]["protocol"] == "eager"
+    assert len(told["policies"][0]["sla_by_seed"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "say which traffic: one of --trace FILE, --from-journal and --profile NAME"),
+        (["--profile", "w1", "--from-journal"], "say which traffic"),
+        (["--profile", "spikey"], "did you mean 'spiky'"),
+        (["--trace", "missing.csv"], "cannot read --trace missing.csv: No such file"),
+        (["--profile", "w1", "--policy", "sentinal"], "did you mean 'sentinel'"),
+        (["--profile", "w1", "--policy", " , "], "--policy names no policy"),
+        (["--profile", "w1", "--policy", "slo:thrifd=2"], "slo has no parameter 'thrifd': did you mean 'thrift'"),
+        (["--profile", "w1", "--policy", "slo:thrift"], "'thrift' must be written as param=value"),
+        (["--profile", "w1", "--policy", "slo:thrift=-1"], "thrift must be above 0"),
+        (["--profile", "w1", "--policy", "slo:payback_s=5 MB"], "payback_s has a unit that does not fit here"),
+        (["--profile", "w1", "--policy", "sentinel:packer=mwv"], "unknown packer 'mwv': did you mean"),
+        (["--profile", "w1", "--policy", "hpa:packer=mwf"], "hpa has no parameter 'packer'"),
+        (["--profile", "w1", "--slo", "1s"], "no policy meets a goal of 1 s"),
+        (["--profile", "w1", "--plot", "plot.xyz", "--policy", "hpa"], "cannot write plot.xyz"),
+        (["--profile", "w1", "--save", "no/such/folder/t.csv"], "cannot write no/such/folder/t.csv"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_what_is_allowed(file: Path, options: list[str], said: str) -> None:
+    result = simulated(file, *options)
+    assert isinstance(result.exception, HeadgateError), result.output
+    assert said in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--slo", "soon"], "must start with a number"),
+        (["--slo", "0"], "must be above 0"),
+        (["--pause", "-1s"], "must not be negative"),
+        (["--record-bytes", "5 s"], "has a unit that does not fit"),
+        (["--seeds", "0"], "should be greater than or equal to 1"),
+    ],
+)
+def test_a_wrong_quantity_is_refused(file: Path, options: list[str], said: str) -> None:
+    result = simulated(file, "--profile", "w1", *options)
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.replace("│", " ").split())
+
+
+def test_a_file_that_is_not_text_is_refused(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_bytes(b"\x89PNG\xff\xfe")
+    result = simulated(file, "--trace", str(tmp_path / "trace.csv"))
+    assert "is not a text file" in str(result.exception)
+
+
+def test_all_means_every_installed_policy_and_unbuildable_ones_need_not_be_built(pipeline: Pipeline) -> None:
+    assert [c.name for c in chosen("all")] == list(policy_names())
+    assert not any(c.required for c in chosen("all"))
+    impossible = Choice("impossible", "equal_count", {"replicas": 0}, required=False)
+    found = compare(
+        pipeline,
+        lambda _: steady(1000.0, minutes=1),
+        [impossible, Choice("hpa", "hpa")],
+        Circumstances.of(pipeline),
+    )
+    assert [s.policy for s in found.scores] == ["hpa"]
+    assert "left out: policy 'equal_count'" in found.notes[0]
+    with pytest.raises(ConfigError):
+        compare(pipeline, lambda _: steady(1000.0), [replace(impossible, required=True)], Circumstances.of(pipeline))
