@@ -14,10 +14,11 @@ from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.controller.assembly import goal_of, policy_of
 from headgate.errors import ConfigError, HeadgateError
-from headgate.experiments.what_if import Choice, Circumstances, Score, compare, mean, ranked
+from headgate.experiments.what_if import Choice, Circumstances, Score, compare, mean, ranked, run_settings
 from headgate.model import TopicPartition
 from headgate.policies.registry import policy_names
 from headgate.policies.slo import Slo
+from headgate.simulation.packets import cut
 from headgate.simulation.recorded import Trace
 
 PIPELINE = """\
@@ -100,6 +101,15 @@ def test_coarse_packets_change_little(pipeline: Pipeline) -> None:
     (coarse,) = compare(pipeline, lambda _: steady(3000.0), choices, replace(fine, most_packets=3000)).scores
     assert coarse.replica_minutes == pytest.approx(exact.replica_minutes, rel=0.02)
     assert coarse.p50_s == pytest.approx(exact.p50_s, abs=4 * 0.3)  # a packet of 600 bytes takes 0.3 s
+
+
+def test_a_batch_is_as_many_bytes_as_the_file_says_whatever_a_packet_is(pipeline: Pipeline) -> None:
+    # Moves wait for the batch in hand, so coarse packets must not make them wait longer.
+    for most, packet_bytes in ((1_000_000, 100), (1000, 2400)):  # 4 kB/s for 600 s
+        packets = cut(steady(4000.0), most)
+        assert packets.packet_bytes == packet_bytes
+        batch = run_settings(pipeline, packets, Circumstances.of(pipeline), seed=0).group.max_poll_records
+        assert batch * packet_bytes == pytest.approx(5_000_000, rel=0.001)  # consumer.batch_bytes
 
 
 def test_policies_are_built_with_the_goal_of_the_file_and_their_own_parameters_only(pipeline: Pipeline) -> None:

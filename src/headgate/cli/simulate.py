@@ -33,6 +33,9 @@ from headgate.simulation.profiles import PROFILES, profile
 from headgate.simulation.recorded import Trace
 from headgate.simulation.trace_csv import read_trace, written
 
+_COARSE = 0.02
+"""Share of the goal that one packet may take before results depend on it (docs/simulate.md)."""
+
 
 class SpacingOption(StrEnum):
     even = "even"
@@ -217,11 +220,10 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 
 def _print(comparison: Comparison, plot: Path | None) -> None:
     console, trace, world, cut = Console(), comparison.trace, comparison.circumstances, comparison.resolution
-    rate = trace.bytes_per_s
     console.print(
         f"[bold]Traffic[/]: {_span(trace.duration_s)} in {len(trace.partitions)} partitions, "
-        f"{BYTES_PER_S.format(round(float(trace.bytes.sum()) / trace.duration_s))} on average, "
-        f"{BYTES_PER_S.format(round(float(rate.max())))} in the busiest {trace.step_s:.3g} s"
+        f"{_rate(float(trace.bytes.sum()) / trace.duration_s)} on average, "
+        f"{_rate(float(trace.bytes_per_s.max()))} in the busiest {trace.step_s:.3g} s"
     )
     console.print(
         f"[bold]World[/]: {world.protocol} moves of {world.pause_s:.3g} s, starts of {world.start_s:.3g} s; every "
@@ -232,7 +234,7 @@ def _print(comparison: Comparison, plot: Path | None) -> None:
         f"records each; a consumer does {cut.packets_per_s:.4g} a second, so latencies are exact to about "
         f"{1000 * cut.latency_s:.3g} ms; a decision every {cut.period_s:.3g} s"
     )
-    if cut.latency_s > 0.1 * (world.slo_s - world.fixed_s):
+    if cut.latency_s > _COARSE * (world.slo_s - world.fixed_s):
         console.print(
             "[yellow]That is coarse for this goal: raise --packets, or look at a shorter time with --last.[/]"
         )
@@ -289,6 +291,10 @@ def _conclusion(comparison: Comparison) -> str:
         f"[bold]No policy meets the goal[/] of {wanted}; {escape(nearest.policy)} comes nearest with "
         f"{nearest.sla_percent:.2f} %. Look at what made records late, at fleet.max_consumers and at hot partitions."
     )
+
+
+def _rate(bytes_per_s: float) -> str:
+    return BYTES_PER_S.format(float(f"{bytes_per_s:.3g}"))
 
 
 def _span(duration_s: float) -> str:

@@ -252,7 +252,12 @@ def run_settings(pipeline: Pipeline, packets: Packets, circumstances: Circumstan
     period_s = max(1.03 * poll_s, duration_s / MOST_LOOKS)
     window_s = max(poll_s, min(pipeline.monitor.window_s, duration_s / 10))
     return RunSettings(
-        GroupSettings(packets.per_s(capacity), circumstances.start_s, circumstances.pause_s),
+        GroupSettings(
+            packets.per_s(capacity),
+            circumstances.start_s,
+            circumstances.pause_s,
+            max_poll_records=max(1, round(pipeline.consumer.batch_bytes / packets.packet_bytes)),
+        ),
         circumstances.protocol,
         slo_s=queueing_s(circumstances.slo_s, circumstances.fixed_s),
         period_s=period_s,

@@ -15,7 +15,7 @@ import numpy as np
 
 from headgate.model import Assignment, Plan, TopicPartition
 from headgate.simulation.arrivals import Arrivals
-from headgate.simulation.service import Consumer, Topic
+from headgate.simulation.service import MAX_POLL_RECORDS, Consumer, Topic
 
 TOPIC = "events"
 
@@ -36,9 +36,11 @@ class GroupSettings:
     heartbeat_s: float = 3.0
     strict_eager: bool = False
     """A member that rejoined early blocks until the last one did (A-8)."""
+    max_poll_records: int = MAX_POLL_RECORDS
+    """The largest batch; a partition that moves waits for the one in hand."""
 
     def __post_init__(self) -> None:
-        for name in ("capacity_records_per_s", "heartbeat_s"):
+        for name in ("capacity_records_per_s", "heartbeat_s", "max_poll_records"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name):g}")
         for name in ("start_up_s", "pause_s"):
@@ -127,7 +129,13 @@ class Group(ABC):
     def _carry_out(self, plan: Plan, kind: str, ready_s: float) -> None: ...
 
     def _create(self, consumer_id: int) -> Consumer:
-        member = Consumer(consumer_id, self.now_s, 1 / self.settings.capacity_records_per_s, self.now_s)
+        member = Consumer(
+            consumer_id,
+            self.now_s,
+            1 / self.settings.capacity_records_per_s,
+            self.now_s,
+            max_poll_records=self.settings.max_poll_records,
+        )
         self.members[consumer_id] = member
         self.ever.append(member)
         return member

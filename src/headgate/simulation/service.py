@@ -71,6 +71,7 @@ class Consumer:
     deleted_s: float | None = None
     busy_s: float = 0.0
     records: int = 0
+    max_poll_records: int = MAX_POLL_RECORDS
 
     def advance(self, topic: Topic, until_s: float) -> None:
         """Processes everything that is done by `until_s`."""
@@ -143,7 +144,7 @@ class Consumer:
         idle = np.flatnonzero(times[1:started] > ends[: started - 1] + _TINY_S)
         first = int(idle[-1]) + 1 if len(idle) else 0
         while True:
-            last = min(first + MAX_POLL_RECORDS, int(times.searchsorted(begun[first] + _TINY_S, "right")))
+            last = min(first + self.max_poll_records, int(times.searchsorted(begun[first] + _TINY_S, "right")))
             last = max(last, first + 1)
             if last >= started or last >= len(times):
                 return first, last
