@@ -132,13 +132,13 @@ def distances(settings: Settings, advance: Advance) -> list[Distance]:
 
 
 def _distances(case: e3.Case, price: float, every: int) -> Iterator[Distance]:
-    packer, exact, capacity = Repair(price), Exact(effort=2.0), Capacity(e3.CAPACITY)
+    packer, exact, capacity = Repair(price), Exact(effort=3.0), Capacity(e3.CAPACITY)
     before = Assignment()
     for iteration, rates in enumerate(case.rates()):
         after = packer.pack(rates, capacity, before)
         if iteration % every == every - 1:
             best = exact.solve(rates, capacity, before)
-            calmest = exact.solve(rates, capacity, before, consumers_allowed=len(after))
+            calmest = exact.solve(rates, capacity, before, improving=after)
             yield Distance(
                 case.delta_percent,
                 iteration,
