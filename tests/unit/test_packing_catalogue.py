@@ -120,4 +120,4 @@ class TestExact:
         rates = named(5, 5)
         before = Assignment({1: frozenset({part(0)}), 2: frozenset({part(1)})})
         assert len(Exact().solve(rates, Capacity(10), before).assignment) == 1
-        assert Exact().solve(rates, Capacity(10), before, consumers_allowed=2).assignment == before
+        assert Exact().solve(rates, Capacity(10), before, improving=before).assignment == before

@@ -46,8 +46,7 @@ def packing(
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("headgate", "numpy", "ortools"))
     preamble = (
         f"Written by `{command}`: {settings.iterations} iterations, 200 partitions;",
-        f"seeds 1 to {settings.seeds} for the uniform start; from each other start one walk of",
-        f"{settings.other_starts_iterations} iterations.",
+        f"seeds 1 to {settings.seeds} for the uniform start, seed 1 for the others.",
         f"Python {platform.python_version()}, {versions}.",
     )
     verdicts = packing_report.write(out, rows, exact, preamble)

@@ -4,7 +4,7 @@ Needs OR-tools: `pip install headgate[exact]`.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import count, islice, pairwise
@@ -46,23 +46,24 @@ class Exact:
         return self.solve(rates, capacity, previous).assignment
 
     def solve(
-        self, rates: Rates, capacity: Capacity, previous: Assignment, consumers_allowed: int | None = None
+        self, rates: Rates, capacity: Capacity, previous: Assignment, improving: Assignment | None = None
     ) -> Solution:
-        """With `consumers_allowed`, only the moved weight is minimised, with at most that many consumers."""
+        """With `improving`, only the moved weight is minimised, with at most as many consumers as that one has."""
         sizes = usable(rates)
         largest = max([capacity.default_bytes_per_s, *capacity.of.values()])
         alone = _consumers_for_oversize(sizes, capacity, largest, previous)
         # BFD's consumers are enough, and they may be the present ones, those with a capacity of their own, or new ones.
         fitting = {p: size for p, size in sizes.items() if size <= capacity.default_bytes_per_s}
-        enough = len(BestFitDecreasing().pack(fitting, Capacity(capacity.default_bytes_per_s), Assignment()))
-        ids = {*previous, *(n for n in capacity.of if n > 0)} - alone.keys()
-        ids |= {*islice((n for n in count(1) if n not in ids and n not in alone), enough)}
+        start = improving or BestFitDecreasing().pack(fitting, Capacity(capacity.default_bytes_per_s), previous)
+        ids = {*previous, *start, *(n for n in capacity.of if n > 0)} - alone.keys()
+        ids |= {*islice((n for n in count(1) if n not in ids and n not in alone), len(start))}
         model = _Model(sizes, capacity, sorted(ids), alone, largest, previous)
-        if consumers_allowed is None:
+        model.begin_with(start.by_partition())
+        if improving is None:
             fewest = model.minimise_consumers(self._effort)
         else:
             fewest = True
-            model.allow(consumers_allowed)
+            model.allow(len(improving))
         least_moved = model.minimise_moves(self._effort)
         packed = {c: frozenset(partitions) for c, partitions in sorted(model.owners().items()) if partitions}
         return Solution(Assignment(packed), fewest, fewest and least_moved)
@@ -132,10 +133,14 @@ class _Model:
         proven = self._minimise(self._count + self._dearest * self._avoidable, effort)
         self.allow(self._answer.value(self._count))
         self._model.add(self._avoidable <= self._answer.value(self._avoidable))
-        self._model.clear_hints()
-        for variable in self._holds.values():
-            self._model.add_hint(variable, self._answer.boolean_value(variable))
+        self.begin_with({p: c for c, partitions in self.owners().items() for p in partitions})
         return proven
+
+    def begin_with(self, owner: Mapping[TopicPartition, int]) -> None:
+        """A packing to search from."""
+        self._model.clear_hints()
+        for (partition, consumer), variable in self._holds.items():
+            self._model.add_hint(variable, owner.get(partition) == consumer)
 
     def allow(self, consumers: int) -> None:
         self._model.add(self._count <= consumers)
