@@ -40,7 +40,7 @@ def _decreasing(rule: Rule, rates: Rates, capacity: Capacity, previous: Assignme
 
 
 def _next_fit(order: Order, sizes: Rates, capacity: Capacity, previous: Assignment) -> Assignment:
-    """The first bin is consumer 1, not L-39's: only so does E3 come out as published, for NF and for NFD."""
+    """The first bin is consumer 1, not L-39's: the published NF began so, and NFD's E(R) fits only if it did too."""
     bins = Bins(sizes, capacity, previous)
     if sizes:
         bins.create(1)

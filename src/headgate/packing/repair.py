@@ -40,7 +40,7 @@ ROUNDING = 1e-9
 
 
 class Repair:
-    """Fewer moves and fewer consumers than any published packer, at one setting or another; see docs/packers.md."""
+    """For each published packer there is a price with fewer consumers and fewer moves on E3; see docs/packers.md."""
 
     def __init__(self, consumer_price: float = 1.25) -> None:
         if not consumer_price >= 0:
