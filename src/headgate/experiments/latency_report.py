@@ -203,8 +203,8 @@ def _on_w2(results: Results) -> str:
     least, started = bound_of_the_curve(w2_stand_in(0), even(5), 100.0, 99.5).replica_minutes, ups.mean * 3 / 60
     return (
         f"\nThe target of 325 on W2 was set for the authors' trace. On the stand-in {least:.1f} is the least for one "
-        f"who knows the curve and pays nothing for changes; {ups.mean:.0f} start-ups of 3 s, as ours needs, are another "
-        f"{started:.1f}.\n"
+        f"who knows the curve and pays nothing for changes; {ups.mean:.0f} start-ups of 3 s, as ours needs, are "
+        f"another {started:.1f}.\n"
     )
 
 
