@@ -94,7 +94,7 @@ def test_unknown_plugins_are_named_with_the_nearest(tmp_path: Path) -> None:
 def test_a_parameter_that_the_packer_does_not_take_is_named(tmp_path: Path) -> None:
     ((status, message),) = of("packer", findings(tmp_path, GOOD + "policy: {packer_params: {nonsense: 1}}\n"))
     assert status is Status.failed
-    assert message.startswith("policy.packer_params: mwf has no parameter nonsense")
+    assert message == "policy.packer_params: repair has no parameter nonsense; it takes consumer_price"
 
 
 def test_a_warehouse_below_a_file_is_not_writable(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_the_shortest_file_gets_the_published_defaults(tmp_path: Path) -> None:
     assert pipeline.consumer.wait_s == 1
     assert pipeline.policy.consumer_capacity_bytes_per_s == 2_000_000
     assert pipeline.policy.packing_capacity_bytes_per_s == 1_500_000
-    assert pipeline.policy.packer == "mwf"
+    assert pipeline.policy.packer == "repair"
     assert pipeline.monitor.window_s == pipeline.monitor.min_span_s == 30
 
 

@@ -72,7 +72,7 @@ consumer:
   wait_s: 1 s
 policy:
   name: sentinel
-  packer: mwf
+  packer: repair
   consumer_capacity_bytes_per_s: 300 kB/s
   packing_capacity_bytes_per_s: 240 kB/s
   max_sentinel_s: 10 s
