@@ -121,6 +121,17 @@ def test_until_a_change_is_in_effect_a_backlog_grows_or_shrinks_under_the_presen
     assert grown(np.array([90.0, 0, 0]), alone, load(300, 3), 200, 0.5) == pytest.approx([40, 0, 0])
 
 
+def test_partitions_that_share_a_backlog_are_parted() -> None:
+    queues = Queues(Slo(), owned([0, 1], [2, 3], [4, 5]))
+    for _ in range(5):
+        queues.second(60)  # 120 of 200 on each consumer
+    queues.lags.update({P[0]: 3000.0, P[1]: 3000.0})
+    for _ in range(3):
+        queues.second(60)
+    owner = queues.assignment.by_partition()
+    assert owner[P[0]] != owner[P[1]]
+
+
 # Start
 
 

@@ -28,6 +28,8 @@ class Option:
     now: float
     """What it saves per second once it is in effect."""
     late_per_s: float
+    """From then on, with those that what is left standing will make late."""
+    late_if_kept_per_s: float
     moves: int
 
 
@@ -61,6 +63,11 @@ class Prices:
         shares = _Sets.of([current[c] for c in current], self._places()).summed(load.shares)
         late = late_per_s(load, shares, highest, self.capacity_records_per_s, self.slo_s) + self._late_by_jumps(shares)
         return bool(self.late_price * late.sum() * self.payback_s < CALM)
+
+    def work(self) -> dict[TopicPartition, float]:
+        """Each partition's share of all there is to do within the payback time, what stands included."""
+        todo = self.load.shares + self.stands / max(1.0, self.load.level * self.payback_s)
+        return dict(zip(self.load.partitions, (todo / todo.sum()).tolist(), strict=True))
 
     def options(self, current: Assignment, offered: Iterable[Assignment]) -> list[Option]:
         """The present assignment as the first option, then those offered. Equal sets of partitions are priced once."""
@@ -103,7 +110,7 @@ class Prices:
         lasting_s = self.down_payback_s if deleted and not created else self.payback_s
         gain = lasting_s * (savings[0] + 2 * savings[1] + savings[2]) / 4 - change
         urgency = savings[0] + price * (by_moves_later - by_moves)  # moving later may cost more, or less
-        return Option(option, float(gain), float(urgency), float(then[0]), len(moved))
+        return Option(option, float(gain), float(urgency), float(then[0]), float(kept[0]), len(moved))
 
     def _places(self) -> dict[TopicPartition, int]:
         return {p: n for n, p in enumerate(self.load.partitions)}

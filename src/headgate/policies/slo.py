@@ -162,7 +162,8 @@ class Slo:
             self.payback_s + self._waste_s,
         )
         calm = not nobody and prices.is_calm(current)
-        options = prices.options(current, fewer(current, shares) if calm else candidates(current, shares, largest))
+        offered = fewer(current, shares) if calm else candidates(current, prices.work(), largest)
+        options = prices.options(current, offered)
         kept = options[0]
         # Keeping is no option with partitions that nobody owns, or beyond what is allowed.
         must = bool(nobody) or len(current) > largest
@@ -194,7 +195,7 @@ class Slo:
         trigger = "unassigned" if nobody else _direction(len(current), len(best.assignment))
         why = (
             f"{load.level:.0f} records/s, {load.slope:+.1f} a second: {_words(best)} save {best.gain:.0f} "
-            f"consumer-seconds, with late records at {price:.2g} each ({kept.late_per_s:.2f} -> "
+            f"consumer-seconds, with late records at {price:.2g} each ({best.late_if_kept_per_s:.2f} -> "
             f"{best.late_per_s:.2f} a second) and the moves paid"
         )
         others = sorted((o for o in options if o is not best), key=lambda o: -o.gain)[:3]
