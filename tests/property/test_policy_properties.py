@@ -1,14 +1,17 @@
 """Whatever a monitor says, no policy crashes, loses a partition or gives one away twice."""
 
 import math
+import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.model import Assignment, ConsumerLoad, Observation, PartitionLoad, TopicPartition
+from headgate.packing.least_loaded import Item, Room, least_loaded, onto_members
 from headgate.packing.modified_any_fit import ModifiedWorstFit
 from headgate.policies import Policy
 from headgate.policies.binpack_lag import Algorithm1, Algorithm2
+from headgate.policies.candidates import onto_owners, spread
 from headgate.policies.fixed_size import EqualCount, LoadBalance
 from headgate.policies.kubernetes import Hpa, Keda
 from headgate.policies.linear import Linear, RatioOnly
@@ -85,3 +88,35 @@ def test_ours_keeps_every_partition_owned_once_under_any_arrivals(
             assert decision.assignment.partitions == frozenset(P)
             assert len(decision.assignment) <= max_consumers
             assignment = decision.assignment
+
+
+weighed = st.lists(st.integers(0, 50), min_size=1, max_size=12)
+
+
+@given(weighed, st.integers(1, 8))
+def test_spreading_by_heap_is_least_loaded_without_limits(weights: list[int], size: int) -> None:
+    falling = sorted(weights, reverse=True)
+    items = {TopicPartition("t", n): Item(float(weight)) for n, weight in enumerate(falling)}
+    slow = least_loaded(items, Room(2.0 * sum(weights) + 1, 1.0), min_bins=size)
+    fast = spread([float(weight) for weight in falling], size)
+    assert [frozenset(TopicPartition("t", n) for n in held) for held in fast] == [held for held in slow if held]
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=12), st.integers(1, 6), st.randoms(use_true_random=False))
+def test_bins_go_to_the_same_members_whether_all_pairs_are_looked_at_or_each_partition_once(
+    owners: list[int], size: int, chance: random.Random
+) -> None:
+    names = [TopicPartition("t", n) for n in range(len(owners))]
+    weights = [float(2**n) for n in range(len(owners))]  # no two sets weigh the same
+    current = Assignment(
+        {c: frozenset(p for p, o in zip(names, owners, strict=True) if o == c) for c in {*owners} - {0}}
+    )
+    bins: list[list[int]] = [[] for _ in range(size)]
+    for n in range(len(owners)):
+        chance.choice(bins).append(n)
+    filled = [b for b in bins if b]
+    fast = onto_owners(filled, [o or None for o in owners], weights, current)
+    slow = onto_members(
+        tuple(frozenset(names[n] for n in b) for b in filled), current, dict(zip(names, weights, strict=True))
+    )
+    assert {c: frozenset(names[n] for n in held) for c, held in fast.items()} == dict(slow.owners)

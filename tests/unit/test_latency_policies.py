@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headgate.model import Assignment, Observation, PartitionLoad, TopicPartition
+from headgate.model import Assignment, ConsumerLoad, Observation, PartitionLoad, TopicPartition
 from headgate.policies.binpack_lag import Algorithm1, Algorithm2
 from headgate.policies.fixed_size import EqualCount, LoadBalance, Overprovisioned, overprovisioned_size
 from headgate.policies.kubernetes import Hpa, Keda
 from headgate.policies.linear import Linear, RatioOnly
 from headgate.policies.optimal import Optimal, offline
-from headgate.policies.registry import build_policy
+from headgate.policies.registry import build_policy, policy_names
 from headgate.policies.slo import Slo
 from headgate.simulation.traces import w1
 
@@ -225,21 +225,46 @@ def test_load_balancing_moves_only_when_the_busiest_gains_enough() -> None:
     assert decision.inputs["busiest_after"] == 100  # 90 + 10 | 80 + 10
 
 
+PARAMETERS: dict[str, dict[str, float]] = {
+    "slo": {"slo_s": 1.0},
+    "sentinel": {},
+    "algorithm1": {},
+    "algorithm2": {"f_up": 0.8},
+    "linear": {},
+    "ratio": {},
+    "optimal": {"events": 100},
+    "hpa": {},
+    "keda": {"lag_threshold": 50},
+    "equal_count": {"replicas": 3},
+    "load_balance": {"replicas": 3},
+    "overprovisioned": {"peak_records_per_s": 2000, "partitions": 5},
+}
+
+
+@pytest.mark.parametrize("name", policy_names())
+def test_no_policy_exceeds_the_consumers_the_fleet_may_have(name: str) -> None:
+    policy = build_policy(
+        name,
+        "mwf",
+        consumer_capacity_bytes_per_s=20_000,
+        packing_capacity_bytes_per_s=15_000,
+        max_consumers=2,
+        params=PARAMETERS[name],
+    )
+    assignment = Assignment({1: frozenset(P)})
+    for second in range(60):  # 5 partitions with 190 records/s each want 5 consumers of 200
+        loads = {p: PartitionLoad(19_000, 190.0, 1_000, 190 * second, (19,) * 10) for p in P}
+        consumers = {c: ConsumerLoad(capacity_records_per_s=200.0) for c in assignment}
+        decision = policy.decide(Observation(second, second, loads, assignment, consumers, 0, 0.1))
+        if decision.assignment is not None:
+            assignment = decision.assignment
+            assert assignment.partitions == frozenset(P)
+            assert len(assignment) <= 2
+    assert len(assignment) == 2
+
+
 def test_every_latency_policy_is_found_by_name() -> None:
-    parameters: dict[str, dict[str, float]] = {
-        "slo": {"slo_s": 1.0},
-        "algorithm1": {},
-        "algorithm2": {"f_up": 0.8},
-        "linear": {},
-        "ratio": {},
-        "optimal": {"events": 100},
-        "hpa": {},
-        "keda": {"lag_threshold": 50},
-        "equal_count": {"replicas": 3},
-        "load_balance": {"replicas": 3},
-        "overprovisioned": {"peak_records_per_s": 350, "partitions": 5},
-    }
-    for name, params in parameters.items():
+    for name, params in PARAMETERS.items():
         built = build_policy(
             name, "mwf", consumer_capacity_bytes_per_s=2e6, packing_capacity_bytes_per_s=1.5e6, params=params
         )

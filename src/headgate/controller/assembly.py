@@ -53,7 +53,7 @@ def goal_of(pipeline: Pipeline) -> dict[str, float]:
         "quantile": pipeline.slo.quantile,
         "beat_s": beat_s,
         "interval_s": beat_s,
-        "max_replicas": pipeline.fleet.max_consumers,
+        "waits_s": fixed_s(pipeline),
     }
 
 

@@ -292,6 +292,7 @@ def facts_of(
     return {
         "slo_s": settings.slo_s,
         "quantile": circumstances.quantile,
+        "waits_s": 0.0,  # added to every latency afterwards; no simulated lag holds it
         "capacity_records_per_s": records_per_s,
         "rebalance_s": max(circumstances.pause_s, 1e-3),
         "events": records_per_s * min(1.0, settings.slo_s),

@@ -95,6 +95,20 @@ def least_loaded(
         count += 1
 
 
+def at_most_bins(bins: Bins, items: Mapping[TopicPartition, Item], limit: int) -> Bins:
+    """At most `limit` bins, beyond their room if need be: the least loaded give theirs to the least loaded others."""
+    kept = sorted(bins, key=lambda held: -sum(items[p].rate for p in held))[:limit]
+    if len(kept) == len(bins):
+        return bins
+    loads = [sum(items[p].rate for p in held) for held in kept]
+    left = frozenset(items).difference(*kept)
+    for p in sorted(left, key=lambda p: (-items[p].rate, p)):
+        n = loads.index(min(loads))
+        kept[n] |= {p}
+        loads[n] += items[p].rate
+    return tuple(kept)
+
+
 def _place(partition: TopicPartition, item: Item, is_big: bool, bins: list[_Bin]) -> bool:
     for _, _, _, target in sorted((b.rate, b.lag, n, b) for n, b in enumerate(bins) if b.takes(item, is_big)):
         target.put(partition, item, is_big)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headgate.model import Alert, Alternative, Assignment, Decision, Observation, TopicPartition
-from headgate.packing.least_loaded import Item, Room, least_loaded, onto_members
-from headgate.policies.seen import held, items, lag_of, unowned
+from headgate.packing.least_loaded import Item, Room, at_most_bins, least_loaded, onto_members
+from headgate.policies.seen import at_most, held, items, lag_of, unowned
 
 Action = Literal["UP", "DOWN", "REASS", ""]
 Packed = tuple[frozenset[TopicPartition], ...]
@@ -33,6 +33,7 @@ class _LagPacker:
     """A reassignment packs into as few bins as it needs, as printed; otherwise into all there are (E-20)."""
     sort_key: str = "rate"
     stale_after_s: float = 10.0
+    max_consumers: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.f_down < self.f_up < 1:
@@ -42,6 +43,7 @@ class _LagPacker:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name):g}")
         if not self.cooldown_s >= 0:
             raise ValueError(f"cooldown_s must not be negative, not {self.cooldown_s:g}")
+        self._most = at_most(self.max_consumers)
         self._acted_s = float("-inf")
         self.deferred_downs = 0
         """Scale-downs that the coming rebalance's lag forbade (E-17)."""
@@ -92,7 +94,7 @@ class _LagPacker:
 
     def _pack(self, packed: Mapping[TopicPartition, Item], share: float, limit: int, min_bins: int = 1) -> Packed:
         bins = least_loaded(packed, self._room(share), min_bins, self.sort_key)
-        return bins[: max(1, limit)] if len(bins) > max(1, limit) else bins
+        return at_most_bins(bins[: max(1, limit)], packed, self._most)
 
     def _reass_bins(self, seen: Observation) -> int:
         return 1 if self.literal else len(seen.assignment)

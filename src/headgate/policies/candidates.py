@@ -1,94 +1,194 @@
-"""Assignments worth considering: other sizes, packed anew or reached by as few moves as possible."""
+"""Assignments worth considering: other sizes, packed anew or reached by as few moves as possible.
 
-from collections.abc import Iterable, Mapping
+With few consumers every size is offered. With many, the steps away from the present size grow as one goes: a size that
+is off by a little is mended at the next look, and the number of candidates stays small whatever the group's size.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from headgate.model import Assignment, TopicPartition
-from headgate.packing.least_loaded import Item, Room, least_loaded, onto_members
 
 Shares = Mapping[TopicPartition, float]
 
+EVERY_SIZE = 12
+"""Up to this many consumers every size is offered."""
+
+
+def steps() -> Iterator[int]:
+    """1, 2, 3, 4, 6, 8, 12, 16, 24, …: two for each doubling."""
+    yield 1
+    step = 2
+    while True:
+        yield step
+        yield step * 3 // 2
+        step *= 2
+
+
+def sizes(here: int, largest: int) -> list[int]:
+    """Sizes from 1 to `largest` worth a look from a group of `here` consumers."""
+    if largest <= EVERY_SIZE:
+        return list(range(1, largest + 1))
+    found = {1, min(here, largest), largest} - {0}
+    for step in steps():
+        if step > largest:
+            return sorted(found)
+        found.update(size for size in (here - step, here + step) if 1 <= size <= largest)
+    raise AssertionError("steps never end")
+
 
 def candidates(current: Assignment, shares: Shares, largest: int) -> list[Assignment]:
-    """Every size from 1 to `largest`, packed anew; and one step up, down and aside from the present assignment."""
-    found: dict[tuple[tuple[int, frozenset[TopicPartition]], ...], Assignment] = {}
-    for option in (
-        *(packed_anew(current, shares, size) for size in range(1, largest + 1)),
-        *splits(current, shares, largest),
-        *merges(current, shares),
-        *evened(current, shares),
-    ):
-        found[tuple((c, option[c]) for c in option)] = option
-    return list(found.values())
+    """Other sizes up to `largest`, packed anew; and steps up, down and aside from the present assignment."""
+    offered = sizes(len(current), largest)
+    return _distinct(
+        (
+            *packings(current, shares, offered),
+            *splits(current, shares, offered),
+            *merges(current, shares, offered),
+            *evened(current, shares),
+        )
+    )
 
 
 def fewer(current: Assignment, shares: Shares) -> list[Assignment]:
     """Only those with fewer consumers: all that can be worth it while nothing is late."""
-    anew = [packed_anew(current, shares, size) for size in range(1, len(current))]
-    return [*anew, *merges(current, shares)]
+    offered = [size for size in sizes(len(current), len(current)) if size < len(current)]
+    return _distinct((*packings(current, shares, offered), *merges(current, shares, offered)))
 
 
-def packed_anew(current: Assignment, shares: Shares, size: int) -> Assignment:
+def _distinct(options: Iterable[Assignment]) -> list[Assignment]:
+    return list({frozenset(option.owners.items()): option for option in options}.values())
+
+
+def packings(current: Assignment, shares: Shares, offered: Iterable[int]) -> Iterator[Assignment]:
     """The load spread evenly over so many consumers, with the bins given to whom they resemble."""
-    room = Room(2 * sum(shares.values()) + 1.0, 1.0)
-    bins = least_loaded({p: Item(share) for p, share in shares.items()}, room, min_bins=size)
-    return onto_members(tuple(b for b in bins if b), current, shares)
+    falling = sorted(shares, key=lambda p: (-shares[p], p))
+    weights = [shares[p] for p in falling]
+    owner = current.by_partition()
+    owners = [owner.get(p) for p in falling]
+    for size in offered:
+        given = onto_owners(spread(weights, size), owners, weights, current)
+        yield Assignment({c: frozenset([falling[n] for n in given[c]]) for c in sorted(given)})
 
 
-def splits(current: Assignment, shares: Shares, largest: int) -> Iterable[Assignment]:
-    """The busiest consumer gives its smallest half of load to a new one; again and again up to `largest`."""
-    owners = {c: set(current[c]) for c in current}
-    while owners and len(owners) < largest:
-        busiest = max(owners, key=lambda c: (_load(owners[c], shares), -c))
-        if len(owners[busiest]) < 2:
+def spread(falling: Sequence[float], size: int) -> list[list[int]]:
+    """Least-Loaded (E-10) without limits to a bin's room: each partition, fullest first, to the least loaded bin.
+
+    Partitions are numbered by falling load: hashing their names thousands of times is what takes time.
+    """
+    bins: list[list[int]] = [[] for _ in range(size)]
+    loads = [(0.0, n) for n in range(size)]
+    for partition, share in enumerate(falling):
+        load, n = loads[0]
+        bins[n].append(partition)
+        heapq.heapreplace(loads, (load + share, n))
+    return [b for b in bins if b]
+
+
+def onto_owners(
+    bins: list[list[int]], owners: Sequence[int | None], weights: Sequence[float], current: Assignment
+) -> dict[int, list[int]]:
+    """As `onto_members` of the packers (E-25): bins to those who hold most of their load, each partition seen once."""
+    overlap: dict[tuple[int, int], float] = {}
+    for n, held in enumerate(bins):
+        for p in held:
+            consumer = owners[p]
+            if consumer is not None:
+                overlap[consumer, n] = overlap.get((consumer, n), 0.0) + weights[p] + 1e-9
+    given: dict[int, int] = {}
+    taken: set[int] = set()
+    for _, consumer, n in sorted((-load, c, n) for (c, n), load in overlap.items()):
+        if n not in given and consumer not in taken:
+            given[n] = consumer
+            taken.add(consumer)
+    new = (c for c in range(1, len(bins) + len(current) + 1) if c not in current.owners)
+    idle = iter([*(c for c in current if c not in taken), *(next(new) for _ in bins)])
+    return {given[n] if n in given else next(idle): held for n, held in enumerate(bins)}
+
+
+class _Group:
+    """A group in the making, with the load of every consumer at hand."""
+
+    def __init__(self, current: Assignment, shares: Shares) -> None:
+        self.shares = shares
+        self.owners = {c: set(current[c]) for c in current}
+        self.loads = {c: sum(shares[p] for p in current[c]) for c in current}
+
+    def __len__(self) -> int:
+        return len(self.owners)
+
+    @property
+    def busiest(self) -> int:
+        return max(self.loads, key=lambda c: (self.loads[c], -c))
+
+    @property
+    def idlest(self) -> int:
+        return min(self.loads, key=lambda c: (self.loads[c], c))
+
+    def move(self, p: TopicPartition, old: int, new: int) -> None:
+        self.owners[old].discard(p)
+        self.owners[new].add(p)
+        self.loads[old] -= self.shares[p]
+        self.loads[new] += self.shares[p]
+
+    def fullest_first(self, consumer: int) -> list[TopicPartition]:
+        return sorted(self.owners[consumer], key=lambda p: (-self.shares[p], p))
+
+    def assignment(self) -> Assignment:
+        return Assignment({c: frozenset(self.owners[c]) for c in sorted(self.owners)})
+
+
+def splits(current: Assignment, shares: Shares, offered: Iterable[int]) -> Iterator[Assignment]:
+    """The busiest consumer gives its smallest half of load to a new one; again and again up to the largest offered."""
+    group, wanted = _Group(current, shares), set(offered)
+    while group.owners and len(group) < max(wanted, default=0):
+        busiest = group.busiest
+        if len(group.owners[busiest]) < 2:
             return
-        new = next(
-            n for n in range(1, len(owners) + len(current.owners) + 2) if n not in owners and n not in current.owners
-        )
-        owners[new] = set()
-        goal = _load(owners[busiest], shares) / 2
-        for p in sorted(owners[busiest], key=lambda p: (-shares[p], p)):
-            if len(owners[busiest]) > 1 and _load(owners[new], shares) + shares[p] <= goal * (1 + 1e-9):
-                owners[busiest].discard(p)
-                owners[new].add(p)
-        if not owners[new]:
-            p = min(owners[busiest], key=lambda p: (shares[p], p))
-            owners[busiest].discard(p)
-            owners[new].add(p)
-        yield _assignment(owners)
+        new = next(n for n in range(1, len(group) + 2) if n not in group.owners)
+        group.owners[new], group.loads[new] = set(), 0.0
+        goal = group.loads[busiest] / 2
+        falling = group.fullest_first(busiest)
+        for p in falling:
+            if len(group.owners[busiest]) > 1 and group.loads[new] + shares[p] <= goal * (1 + 1e-9):
+                group.move(p, busiest, new)
+        if not group.owners[new]:
+            group.move(min(falling, key=lambda p: (shares[p], p)), busiest, new)
+        if len(group) in wanted:
+            yield group.assignment()
 
 
-def merges(current: Assignment, shares: Shares) -> Iterable[Assignment]:
+def merges(current: Assignment, shares: Shares, offered: Iterable[int]) -> Iterator[Assignment]:
     """The least loaded consumer gives all it has to the then least loaded others; again and again down to one."""
-    owners = {c: set(current[c]) for c in current}
-    while len(owners) > 1:
-        smallest = min(owners, key=lambda c: (_load(owners[c], shares), -c))
-        given = owners.pop(smallest)
-        for p in sorted(given, key=lambda p: (-shares[p], p)):
-            owners[min(owners, key=lambda c: (_load(owners[c], shares), c))].add(p)
-        yield _assignment(owners)
+    group, wanted = _Group(current, shares), set(offered)
+    while len(group) > 1:
+        smallest = min(group.loads, key=lambda c: (group.loads[c], -c))
+        given = group.fullest_first(smallest)
+        del group.owners[smallest], group.loads[smallest]
+        others = [(load, c) for c, load in group.loads.items()]
+        heapq.heapify(others)
+        for p in given:
+            load, c = others[0]
+            group.owners[c].add(p)
+            group.loads[c] = load + shares[p]
+            heapq.heapreplace(others, (group.loads[c], c))
+        if len(group) in wanted:
+            yield group.assignment()
 
 
-def evened(current: Assignment, shares: Shares) -> Iterable[Assignment]:
+def evened(current: Assignment, shares: Shares) -> Iterator[Assignment]:
     """A partition of the busiest consumer moves to the least loaded, if that lowers the higher of the two; repeated."""
-    owners = {c: set(current[c]) for c in current}
-    for _ in range(len(shares)):
-        if len(owners) < 2:
+    group, offered = _Group(current, shares), steps()
+    next_offered = next(offered)
+    for moves in range(1, len(shares) + 1):
+        if len(group) < 2:
             return
-        busiest = max(owners, key=lambda c: (_load(owners[c], shares), -c))
-        idlest = min(owners, key=lambda c: (_load(owners[c], shares), c))
-        gap = _load(owners[busiest], shares) - _load(owners[idlest], shares)
-        movable = [p for p in owners[busiest] if shares[p] < gap * (1 - 1e-9)]
-        if not movable or len(owners[busiest]) < 2:
+        busiest, idlest = group.busiest, group.idlest
+        gap = group.loads[busiest] - group.loads[idlest]
+        movable = [p for p in group.owners[busiest] if shares[p] < gap * (1 - 1e-9)]
+        if not movable or len(group.owners[busiest]) < 2:
             return
-        p = min(movable, key=lambda p: (abs(shares[p] - gap / 2), p))
-        owners[busiest].discard(p)
-        owners[idlest].add(p)
-        yield _assignment(owners)
-
-
-def _load(partitions: Iterable[TopicPartition], shares: Shares) -> float:
-    return sum(shares[p] for p in partitions)
-
-
-def _assignment(owners: Mapping[int, set[TopicPartition]]) -> Assignment:
-    return Assignment({c: frozenset(partitions) for c, partitions in sorted(owners.items())})
+        group.move(min(movable, key=lambda p: (abs(shares[p] - gap / 2), p)), busiest, idlest)
+        if moves == next_offered:
+            next_offered = next(offered)
+            yield group.assignment()

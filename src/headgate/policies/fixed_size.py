@@ -2,7 +2,7 @@
 
 from headgate.model import Alternative, Assignment, Decision, Observation, Plan, TopicPartition
 from headgate.packing.least_loaded import Item, Room, least_loaded, onto_members
-from headgate.policies.seen import contiguous, held, lag_of, rates, unowned
+from headgate.policies.seen import at_most, contiguous, held, lag_of, rates, unowned
 
 
 def overprovisioned_size(
@@ -17,10 +17,10 @@ def overprovisioned_size(
 class EqualCount:
     """Kafka's own way at a fixed size: the same number of partitions for everybody, whatever their load (L-59)."""
 
-    def __init__(self, replicas: int, stale_after_s: float = 10.0) -> None:
+    def __init__(self, replicas: int, stale_after_s: float = 10.0, max_consumers: int | None = None) -> None:
         if replicas < 1:
             raise ValueError(f"replicas must be at least 1, not {replicas}")
-        self._replicas = replicas
+        self._replicas = min(replicas, at_most(max_consumers))
         self._stale_after_s = stale_after_s
 
     def decide(self, seen: Observation) -> Decision:
@@ -45,16 +45,22 @@ class Overprovisioned(EqualCount):
         slo_s: float = 0.5,
         f_up: float = 0.9,
         stale_after_s: float = 10.0,
+        max_consumers: int | None = None,
     ) -> None:
         size = overprovisioned_size(peak_records_per_s, partitions, capacity_records_per_s, slo_s, f_up)
-        super().__init__(size, stale_after_s)
+        super().__init__(size, stale_after_s, max_consumers)
 
 
 class LoadBalance:
     """L-43: a fixed number of replicas, their load kept even; moves only when the busiest gains enough by it."""
 
     def __init__(
-        self, replicas: int, worth_moving: float = 0.9, cooldown_s: float = 10.0, stale_after_s: float = 10.0
+        self,
+        replicas: int,
+        worth_moving: float = 0.9,
+        cooldown_s: float = 10.0,
+        stale_after_s: float = 10.0,
+        max_consumers: int | None = None,
     ) -> None:
         if replicas < 1:
             raise ValueError(f"replicas must be at least 1, not {replicas}")
@@ -64,7 +70,7 @@ class LoadBalance:
             )
         if not cooldown_s >= 0:
             raise ValueError(f"cooldown_s must not be negative, not {cooldown_s:g}")
-        self._replicas = replicas
+        self._replicas = min(replicas, at_most(max_consumers))
         self._worth_moving = worth_moving
         self._cooldown_s = cooldown_s
         self._stale_after_s = stale_after_s

@@ -72,6 +72,7 @@ class Forecast:
         self._share_beats = share_beats
         self._recent_beats = recent_beats
         self._names: tuple[TopicPartition, ...] = ()
+        self._known: frozenset[TopicPartition] = frozenset()
         self._slot_s = 0.0
         self._slots: Floats = np.zeros((0, 0))
         """Arrivals per slot and partition, oldest first."""
@@ -88,10 +89,10 @@ class Forecast:
         """When the last measurement was taken and the end offsets it showed."""
 
     def add(self, seen: Observation) -> None:
-        names = tuple(sorted(seen.partitions))
+        names = self._names if seen.partitions.keys() == self._known else tuple(sorted(seen.partitions))
         slot_s = seen.slot_s or self._beat_s / 10
         if names != self._names or slot_s != self._slot_s:
-            self._names, self._slot_s = names, slot_s
+            self._names, self._known, self._slot_s = names, frozenset(names), slot_s
             self._slots = np.zeros((0, len(names)))
             self._fresh.clear()
             self._since_jump = 0

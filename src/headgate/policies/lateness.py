@@ -6,13 +6,15 @@ expectation backlogs scatter: keys fall at random, and the forecast has an error
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from headgate.model import Observation
 from headgate.policies.forecast import Floats, Load
 from headgate.policies.seen import number
+
+USUAL = 4.0
+"""Deviations above its expectation up to which a queue is nothing unusual."""
 
 
 def late_per_s(
@@ -27,19 +29,34 @@ def late_per_s(
     `level` is the total in records per second, one for all consumers or one for each.
     """
     rates = np.asarray(shares, dtype=np.float64) * level
-    arrivals = np.outer(load.shape, rates) * load.slot_s
-    drained = capacity_records_per_s * load.slot_s
-    walk = np.cumsum(arrivals - drained, axis=0)
-    lowest = np.minimum(np.minimum.accumulate(walk, axis=0), 0.0)
-    peak = arrivals.copy()  # what stands in the queue when a slot's records have come
-    peak[1:] += (walk - lowest)[:-1]
-    spread = load.dispersion * np.clip(1 - shares, 0, 1) * peak
-    spread = spread + ((load.error / np.maximum(level, 1e-9)) ** 2 + load.noise) * peak**2
-    over = excess(peak - capacity_records_per_s * slo_s, np.sqrt(np.maximum(spread, 1e-12)))
+    arrivals, peak, deviation = _queues(load, shares, level, capacity_records_per_s)
+    over = excess(peak - capacity_records_per_s * slo_s, deviation)
     late = np.minimum(over, arrivals).sum(axis=0) / (len(load.shape) * load.slot_s)
     # A consumer that cannot keep up falls behind for ever: all it gets is late before long.
     result: Floats = np.where(rates > capacity_records_per_s, np.maximum(late, rates), late)
     return result
+
+
+def highest_queue(load: Load, shares: Floats, level: float, capacity_records_per_s: float) -> Floats:
+    """Records that may stand in each consumer's queue at some moment of a beat with nothing being wrong."""
+    _, peak, deviation = _queues(load, shares, level, capacity_records_per_s)
+    result: Floats = (peak + USUAL * deviation).max(axis=0)
+    return result
+
+
+def _queues(
+    load: Load, shares: Floats, level: float | Floats, capacity_records_per_s: float
+) -> tuple[Floats, Floats, Floats]:
+    """Slot by slot and for each consumer: what comes, what then stands in the queue, and the deviation of that."""
+    arrivals = np.outer(load.shape, shares * level) * load.slot_s
+    drained = capacity_records_per_s * load.slot_s
+    walk = np.cumsum(arrivals - drained, axis=0)
+    lowest = np.minimum(np.minimum.accumulate(walk, axis=0), 0.0)
+    peak = arrivals.copy()
+    peak[1:] += (walk - lowest)[:-1]
+    spread = load.dispersion * np.clip(1 - shares, 0, 1) * peak
+    spread = spread + ((load.error / np.maximum(level, 1e-9)) ** 2 + load.noise) * peak**2
+    return arrivals, peak, np.sqrt(np.maximum(spread, 1e-12))
 
 
 def excess(above: Floats, deviation: Floats) -> Floats:
@@ -53,12 +70,12 @@ def excess(above: Floats, deviation: Floats) -> Floats:
     return np.maximum(result, 0.0)
 
 
-def late_by_moving(rates: Sequence[float], pause_s: float, capacity_records_per_s: float, slo_s: float) -> float:
+def late_by_moving(rates: Floats, pause_s: float, capacity_records_per_s: float, slo_s: float) -> float:
     """Late records because these partitions stand still once for `pause_s` each.
 
     What arrives meanwhile waits for the rest of the pause and then for its own backlog to be worked off.
     """
-    return sum(rate * max(0.0, pause_s + rate * pause_s / capacity_records_per_s - slo_s) for rate in rates)
+    return float((rates * np.maximum(0.0, pause_s + rates * pause_s / capacity_records_per_s - slo_s)).sum())
 
 
 class LateAccount:

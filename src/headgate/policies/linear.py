@@ -3,7 +3,7 @@
 import math
 
 from headgate.model import Alternative, Decision, Observation
-from headgate.policies.seen import contiguous, held, rates, unowned
+from headgate.policies.seen import at_most, contiguous, held, rates, unowned
 
 
 class Linear:
@@ -16,6 +16,7 @@ class Linear:
         f_down: float = 0.4,
         cooldown_s: float = 10.0,
         stale_after_s: float = 10.0,
+        max_consumers: int | None = None,
     ) -> None:
         if not capacity_records_per_s > 0:
             raise ValueError(f"capacity_records_per_s must be above 0, not {capacity_records_per_s:g}")
@@ -26,11 +27,12 @@ class Linear:
         self._per_replica = capacity_records_per_s * f_down / f_up
         self._cooldown_s = cooldown_s
         self._stale_after_s = stale_after_s
+        self._most = at_most(max_consumers)
         self._acted_s = float("-inf")
 
     def wanted(self, records_per_s: float, partitions: int) -> int:
-        """Replicas for this rate: at least 1, at most one per partition."""
-        return max(1, min(partitions, math.ceil(records_per_s / self._per_replica - 1e-9)))
+        """Replicas for this rate: at least 1, at most one per partition and as many as allowed."""
+        return max(1, min(partitions, self._most, math.ceil(records_per_s / self._per_replica - 1e-9)))
 
     def decide(self, seen: Observation) -> Decision:
         hold = held(seen, self._stale_after_s)
@@ -56,6 +58,10 @@ class RatioOnly(Linear):
     """N = ceil(lambda / mu): the rate fits, latency is not asked about (E-35)."""
 
     def __init__(
-        self, capacity_records_per_s: float = 200.0, cooldown_s: float = 10.0, stale_after_s: float = 10.0
+        self,
+        capacity_records_per_s: float = 200.0,
+        cooldown_s: float = 10.0,
+        stale_after_s: float = 10.0,
+        max_consumers: int | None = None,
     ) -> None:
-        super().__init__(capacity_records_per_s, 1.0, 1.0, cooldown_s, stale_after_s)
+        super().__init__(capacity_records_per_s, 1.0, 1.0, cooldown_s, stale_after_s, max_consumers)

@@ -6,8 +6,8 @@ It has no violations by definition and is no lower bound of cost at any other SL
 from collections.abc import Iterable, Sequence
 
 from headgate.model import Alternative, Decision, Observation, TopicPartition
-from headgate.packing.least_loaded import Item, Room, least_loaded, onto_members
-from headgate.policies.seen import held, items, number, unowned
+from headgate.packing.least_loaded import Item, Room, at_most_bins, least_loaded, onto_members
+from headgate.policies.seen import at_most, held, items, number, unowned
 
 PAPER_EVENTS = 85
 """Where the authors saw 500 ms reached in practice; mu·w_sla would be 100 (A-2)."""
@@ -27,18 +27,21 @@ def offline(batches: Iterable[Sequence[float]], events: float) -> list[int]:
 class Optimal:
     """The same as a policy: packs what arrived in the last second. For a simulator without start-up and pauses."""
 
-    def __init__(self, events: float = PAPER_EVENTS, stale_after_s: float = 10.0) -> None:
+    def __init__(
+        self, events: float = PAPER_EVENTS, stale_after_s: float = 10.0, max_consumers: int | None = None
+    ) -> None:
         if not events > 0:
             raise ValueError(f"events must be above 0, not {events:g}")
         self._events = events
         self._stale_after_s = stale_after_s
+        self._most = at_most(max_consumers)
 
     def decide(self, seen: Observation) -> Decision:
         hold = held(seen, self._stale_after_s)
         if hold is not None:
             return hold
         loads = {p: Item(number(item.rate)) for p, item in items(seen).items()}
-        bins = least_loaded(loads, Room(self._events, 1.0))[: len(loads)]
+        bins = at_most_bins(least_loaded(loads, Room(self._events, 1.0))[: len(loads)], loads, self._most)
         plan = onto_members(bins, seen.assignment, {p: i.rate for p, i in loads.items()})
         here = len(seen.assignment)
         inputs = {"packed": float(len(bins)), "consumers": float(here)}

@@ -50,6 +50,7 @@ def build_policy(
         "max_sentinel_s": max_sentinel_s,
         "timeout_policy": timeout_policy,
         "max_consumers": max_consumers,
+        "max_replicas": max_consumers,  # as HPA and KEDA call it
         "stale_after_s": stale_after_s,
         "slo_s": slo_s,
         "quantile": quantile,

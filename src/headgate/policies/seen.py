@@ -1,6 +1,7 @@
 """What latency policies read out of an observation: sizes to pack by, who owns nothing, and whether to trust it."""
 
 import math
+import sys
 from collections.abc import Mapping
 
 from headgate.model import Assignment, Decision, Observation, TopicPartition
@@ -38,6 +39,23 @@ def rates(seen: Observation) -> dict[TopicPartition, float]:
 
 def unowned(seen: Observation) -> frozenset[TopicPartition]:
     return frozenset(seen.partitions) - seen.assignment.partitions
+
+
+def adopted(seen: Observation) -> Assignment:
+    """Everybody keeps what they have, and partitions without owner go to who has the fewest; one consumer at least."""
+    owners = {c: set(seen.assignment[c] & seen.partitions.keys()) for c in seen.assignment} or {1: set()}
+    for p in sorted(unowned(seen)):
+        owners[min(owners, key=lambda c: (len(owners[c]), c))].add(p)
+    return Assignment({c: frozenset(partitions) for c, partitions in owners.items()})
+
+
+def at_most(max_consumers: int | None) -> int:
+    """The largest group allowed; None allows any."""
+    if max_consumers is None:
+        return sys.maxsize
+    if max_consumers < 1:
+        raise ValueError(f"max_consumers must be at least 1, not {max_consumers}")
+    return max_consumers
 
 
 def capacity(seen: Observation, configured: float | None, in_bytes: float | None = None) -> float | None:

@@ -6,36 +6,22 @@ under it, plus the records that getting there makes late. The option that pays f
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from headgate.model import Alert, Alternative, Assignment, Decision, Observation, Plan, TopicPartition
+from headgate.model import Alert, Alternative, Assignment, Decision, Observation, TopicPartition
 from headgate.policies.advice import advice
+from headgate.policies.backlog import owners_of, standing
 from headgate.policies.candidates import candidates, fewer
-from headgate.policies.forecast import Floats, Forecast, Load
-from headgate.policies.lateness import LateAccount, late_by_moving, late_per_s
-from headgate.policies.seen import capacity, held, unowned
+from headgate.policies.forecast import Forecast, Load
+from headgate.policies.lateness import LateAccount, late_by_moving
+from headgate.policies.pricing import Option, Prices
+from headgate.policies.seen import adopted, capacity, held, unowned
 
 
-@dataclass(frozen=True, slots=True)
-class _Option:
-    """One assignment with its price, in consumer-seconds over the payback time."""
-
-    assignment: Assignment
-    gain: float
-    """What it saves against keeping, all costs of the change paid."""
-    now: float
-    """What it saves per second once it is in effect."""
-    late_per_s: float
-    late_by_moves: float
-    moves: int
-
-
-def _words(option: _Option) -> str:
+def _words(option: Option) -> str:
     count = len(option.assignment)
     return f"{count} consumer{'s' * (count != 1)} with {option.moves} move{'s' * (option.moves != 1)}"
 
 
-def _objection(option: _Option) -> str:
+def _objection(option: Option) -> str:
     if option.gain <= 0:
         return f"would cost {-option.gain:.1f} consumer-seconds more than it saves"
     return "pays only later; waiting costs less than having it now"
@@ -50,10 +36,6 @@ EXCHANGE = 2.0
 BY_MOVES = 0.13
 """How much dearer late records get by the share of the budget that moving everything once would take. Tuned on W1 with
 rebalances of 2 s."""
-RETURN = 2.0
-"""How much of the moves' price a scale-down pays in advance for the way back."""
-CALM = 0.01
-"""Consumer-seconds of late records below which only fewer consumers are looked at."""
 GRACE_S = 120.0
 """Budget granted in advance, in seconds of traffic: the first late record is not a crisis."""
 CHEAPEST, DEAREST = 0.5, 10.0
@@ -88,6 +70,8 @@ class Slo:
     """Consumer-seconds that moving a partition costs apart from its pause: connections, caches, attention."""
     interval_s: float = 1.0
     """Time between two looks; a forecast must reach that much further."""
+    waits_s: float = 0.0
+    """What every record waits whatever the policy does, as for its commit: lag of that long is no backlog."""
     max_consumers: int = 32
     warm: int = 0
     """Consumers kept ready beyond those that own partitions."""
@@ -98,7 +82,7 @@ class Slo:
         for name in ("slo_s", "thrift", "payback_s", "interval_s", "beat_s", "stale_after_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name):g}")
-        for name in ("start_s", "pause_s", "warm"):
+        for name in ("start_s", "pause_s", "waits_s", "warm"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, not {getattr(self, name):g}")
         if not 0 < self.quantile < 1:
@@ -120,9 +104,9 @@ class Slo:
         self._forecast.add(seen)
         mu = capacity(seen, self.capacity_records_per_s, self.consumer_capacity_bytes_per_s)
         if mu is None:
-            return Decision(None, "hold: no consumer has measured its capacity yet; or set capacity_records_per_s")
+            return self._blind(seen, "no consumer has measured its capacity yet; or set capacity_records_per_s")
         if not self._forecast.is_ready:
-            return Decision(None, "hold: less than two beats of arrivals are known")
+            return self._blind(seen, "less than two beats of arrivals are known")
         start_s = self.start_s if seen.start_s is None else seen.start_s
         pause_s = self.pause_s if seen.pause_s is None else seen.pause_s
         self._account.add(seen, mu)
@@ -130,13 +114,22 @@ class Slo:
         price = self._price(load, mu, pause_s)
         return self._choose(seen, load, mu, start_s, pause_s, price)
 
+    def _blind(self, seen: Observation, lacking: str) -> Decision:
+        """Without knowing what to pack by, only partitions without owner are given one: nothing is measured unread."""
+        nobody = unowned(seen)
+        if not nobody:
+            return Decision(None, f"hold: {lacking}")
+        given = adopted(seen)
+        chosen = Assignment({**given.owners, **self._spares(given)})
+        return Decision(chosen, f"{len(nobody)} partitions get an owner; otherwise hold: {lacking}", "unassigned")
+
     def _price(self, load: Load, mu: float, pause_s: float) -> float:
         """Consumer-seconds that one late record is worth, dearer the more of the budget is spent or moves will take."""
         share = 1 - self.quantile
         spent = self._account.late / (share * (self._account.records + GRACE_S * max(load.mean_level, 1.0)))
         usual = max(load.mean_level, load.level, mu)  # a trace that starts from nothing is not judged by nothing
         allowed_per_s = share * usual * self.thrift * EXCHANGE
-        everything = late_by_moving([usual * float(x) for x in load.shares], pause_s, mu, self.slo_s)
+        everything = late_by_moving(usual * load.shares, pause_s, mu, self.slo_s)
         by_moves = everything / (share * usual * self._payback_s(pause_s))
         return (min(max(spent**2, CHEAPEST), DEAREST) + BY_MOVES * by_moves) / allowed_per_s
 
@@ -153,14 +146,29 @@ class Slo:
         )
         largest = min(self.max_consumers, len(shares))
         nobody = unowned(seen)
-        if not nobody and self._is_calm(current, shares, load, mu, start_s, pause_s, price):
-            offered = fewer(current, shares)
-        else:
-            offered = candidates(current, shares, largest)
-        options = self._priced([current, *offered], current, shares, load, mu, start_s, pause_s, price)
+        owners = owners_of(current, load)
+        prices = Prices(
+            load,
+            owners,
+            standing(seen, owners, load, mu, self.slo_s, self.waits_s),
+            mu,
+            self.slo_s,
+            price,
+            self.move_price,
+            start_s,
+            pause_s,
+            self.interval_s,
+            self._payback_s(pause_s),
+            self.payback_s + self._waste_s,
+        )
+        calm = not nobody and prices.is_calm(current)
+        offered = fewer(current, shares) if calm else candidates(current, prices.work(), largest)
+        options = prices.options(current, offered)
         kept = options[0]
-        if nobody:
-            options = [o for o in options if o.assignment.partitions == shares.keys()]
+        # Keeping is no option with partitions that nobody owns, or beyond what is allowed.
+        must = bool(nobody) or len(current) > largest
+        if must:
+            options = [o for o in options if len(o.assignment) <= largest and o.assignment.partitions == shares.keys()]
         best = max(options, key=lambda o: o.gain)
         smaller = any(len(o.assignment) < len(current) and o.now > 0 for o in options)
         self._waste_s = self._waste_s + (seen.at_s - self._last_s) if smaller else 0.0
@@ -171,22 +179,23 @@ class Slo:
             "price": price,
             "late_per_s": kept.late_per_s,
             "dispersion": load.dispersion,
+            "backlog_records": float(prices.stands.sum()),
             "consumers": float(len(current)),
             "budget_spent": self._account.late / max(1.0, (1 - self.quantile) * self._account.records),
             "gain": best.gain,
         }
         alerts = (*advice(seen, load, mu, self.slo_s, pause_s), *self._limit(kept, largest, len(shares)))
-        if not nobody and (best.gain <= 0 or best.now <= 0 or best.assignment == current):
+        if not must and (best.gain <= 0 or best.now <= 0 or best.assignment == current):
             kept_back = [] if best.assignment == current else [Alternative(_words(best), _objection(best))]
             why = f"keep {len(current)}: {kept.late_per_s:.2f} late records/s expected at {load.level:.0f} records/s"
             return Decision(None, why, "", inputs, tuple(kept_back), alerts)
-        if seen.brokers_slow and len(best.assignment) > len(current) and not nobody:
+        if seen.brokers_slow and len(best.assignment) > len(current) and not must:
             return Decision(None, "keep: the brokers are slow, not the consumers", "", inputs, alerts=alerts)
         self._waste_s = 0.0
         trigger = "unassigned" if nobody else _direction(len(current), len(best.assignment))
         why = (
             f"{load.level:.0f} records/s, {load.slope:+.1f} a second: {_words(best)} save {best.gain:.0f} "
-            f"consumer-seconds, with late records at {price:.2g} each ({kept.late_per_s:.2f} -> "
+            f"consumer-seconds, with late records at {price:.2g} each ({best.late_if_kept_per_s:.2f} -> "
             f"{best.late_per_s:.2f} a second) and the moves paid"
         )
         others = sorted((o for o in options if o is not best), key=lambda o: -o.gain)[:3]
@@ -195,87 +204,15 @@ class Slo:
         return Decision(chosen, why, trigger, inputs, rejected, alerts)
 
     def _spares(self, assignment: Assignment) -> dict[int, frozenset[TopicPartition]]:
-        """Consumers kept warm own nothing."""
-        free = (n for n in range(1, len(assignment) + self.warm + 1) if n not in assignment.owners)
-        return {next(free): frozenset() for _ in range(self.warm)}
+        """Consumers kept warm own nothing, and are no more than still allowed."""
+        count = min(self.warm, max(0, self.max_consumers - len(assignment)))
+        free = (n for n in range(1, len(assignment) + count + 1) if n not in assignment.owners)
+        return {next(free): frozenset() for _ in range(count)}
 
-    def _limit(self, kept: _Option, largest: int, partitions: int) -> tuple[Alert, ...]:
+    def _limit(self, kept: Option, largest: int, partitions: int) -> tuple[Alert, ...]:
         if len(kept.assignment) < largest or largest == partitions or kept.late_per_s <= 0:
             return ()
         text = (
             f"all {largest} consumers allowed are in use, {kept.late_per_s:.1f} records/s are late: raise max_consumers"
         )
         return (Alert("max_consumers", text),) if kept.late_per_s > 1 else ()
-
-    def _is_calm(
-        self,
-        current: Assignment,
-        shares: dict[TopicPartition, float],
-        load: Load,
-        mu: float,
-        start_s: float,
-        pause_s: float,
-        price: float,
-    ) -> bool:
-        """Whether nothing worth a consumer-second will be late as far as one looks ahead."""
-        payback_s = self._payback_s(pause_s)
-        highest = max(load.at(0.0), load.at(start_s + self.interval_s + payback_s))
-        held_shares = np.array([sum(shares[p] for p in current[c]) for c in current])
-        late = late_per_s(load, held_shares, highest, mu, self.slo_s)
-        late = late + self._late_by_jumps(load, held_shares, mu, start_s)
-        return bool(price * late.sum() * payback_s < CALM)
-
-    def _priced(
-        self,
-        offered: list[Assignment],
-        current: Assignment,
-        shares: dict[TopicPartition, float],
-        load: Load,
-        mu: float,
-        start_s: float,
-        pause_s: float,
-        price: float,
-    ) -> list[_Option]:
-        s = self
-        sets = sorted({a[c] for a in (current, *offered) for c in a}, key=sorted)
-        column = {members: n for n, members in enumerate(sets)}
-        held_shares = np.array([sum(shares[p] for p in members) for members in sets])
-        payback_s = self._payback_s(pause_s)
-        moments = [s.interval_s + wait_s + m for wait_s in (0.0, start_s) for m in (0.0, payback_s / 2, payback_s)]
-        levels = np.repeat([load.at(m) for m in moments], len(sets))
-        late = late_per_s(load, np.tile(held_shares, len(moments)), levels, mu, s.slo_s).reshape(
-            len(moments), len(sets)
-        )
-        late = late + self._late_by_jumps(load, held_shares, mu, start_s)
-        soon, later = late[:3], late[3:]
-        priced = []
-        for option in offered:
-            plan = Plan.between(current, option)
-            lates = later if plan.create else soon
-            kept = [sum(x[column[current[c]]] for c in current) for x in lates]
-            then = [sum(x[column[option[c]]] for c in option) for x in lates]
-            spared = len(current) - len(option)
-            savings = [spared + price * (k - t) for k, t in zip(kept, then, strict=True)]
-            effect_s = s.interval_s + (start_s if plan.create else 0.0)
-            moved = [shares[p] for p in plan.rebalanced]
-            by_moves, by_moves_later = (
-                late_by_moving([load.at(effect_s + wait_s) * share for share in moved], pause_s, mu, s.slo_s)
-                for wait_s in (0.0, 1.0)
-            )
-            change = price * by_moves + start_s * len(plan.create) + s.move_price * len(moved)
-            if plan.delete:  # what is let go will be wanted again some day
-                change += RETURN * price * by_moves + start_s * len(plan.delete)
-            lasting_s = s.payback_s + self._waste_s if plan.delete and not plan.create else payback_s
-            gain = lasting_s * (savings[0] + 2 * savings[1] + savings[2]) / 4 - change
-            urgency = savings[0] + price * (by_moves_later - by_moves)  # moving later may cost more, or less
-            priced.append(_Option(option, float(gain), float(urgency), float(then[0]), by_moves, len(moved)))
-        return priced
-
-    def _late_by_jumps(self, load: Load, held_shares: Floats, mu: float, start_s: float) -> Floats:
-        """Late records per second to expect from jumps like those seen before, which give no time to start anybody."""
-        late = np.zeros(len(held_shares))
-        higher = [level for level in load.jumps if level > load.level]
-        for level in higher:
-            late += late_per_s(load, held_shares, level, mu, self.slo_s)
-        exposed_s = start_s + 1.5 * self.interval_s
-        return late * exposed_s * load.jumps_per_s / max(1, len(load.jumps))
