@@ -47,7 +47,11 @@ def send(run: PipelineRun, *announcements: Announcement) -> None:
 
 
 def verdicts(run: PipelineRun) -> dict[str, Verdict]:
-    return {v.announcement_id: v for s in run.messages(run.names.ledger, LedgerState) for v in s.verdicts}
+    return {v.announcement_id: v for s in told(run) for v in s.verdicts}
+
+
+def told(run: PipelineRun) -> list[LedgerState]:
+    return run.messages(run.names.ledger, LedgerState)
 
 
 def settle(run: PipelineRun, committer: Committer, *announcements: Announcement) -> dict[str, Verdict]:
@@ -328,11 +332,17 @@ def test_a_catalog_that_fails_for_a_while_is_waited_out(
         send(run, after)
         attempts = catalog.attempts
         eventually(lambda: catalog.failures >= 2, "it tries again")
+        states = eventually(lambda: told(run) if told(run)[-1].problems else None, "everybody is told")
+        assert "told to fail" in states[-1].problems[0]
+        assert [(p.partition, p.next) for p in states[-1].positions] == [(0, 2)]
         assert committer.alive
         assert after.id not in verdicts(run)
         catalog.broken = False
         run.wait_until_landed()
         run.stop()
+        assert told(run)[-1].problems == ()
+        settled = [state.announcements_next for state in told(run)]
+        assert settled == sorted(settled)
         assert catalog.attempts == attempts + 1
         assert values(run) == produced(run, (0, 4))
 

@@ -199,7 +199,6 @@ class Received:
     topic: str
     partition: int
     offset: int
-    timestamp_ms: int
     message: Any
 
 
@@ -278,7 +277,7 @@ class Tail:
                 self.garbage += 1
                 log.warning("ignored record %s[%d]@%d: %s", topic, partition, offset, error)
                 continue
-            received.append(Received(topic, partition, offset, record.timestamp()[1], message))
+            received.append(Received(topic, partition, offset, message))
         return received
 
     def read_to_end(self, deadline_s: float = 30, newest_of: str | None = None) -> list[Received]:

@@ -122,6 +122,9 @@ class Committer:
             while batch := tail.poll(0.0):
                 for received in batch:
                     self._take(received.message)
+        # Asked after the announcements came in: what was read of a topic made anew before is then known to be.
+        named = {read.partition.topic for s in self._tables.values() for a in s.pending for read in a.ranges}
+        self._topic_ids.update(topic_ids(self._admin, named, deadline_s=5))
         settled_to = tail.next[self._topics.announcements, 0]
         failures = []
         for state in self._tables.values():
@@ -162,6 +165,8 @@ class Committer:
                 raise
             for received in backlog:
                 self._take(received.message)
+            for state in self._tables.values():
+                state.settled_to = start
             self._tail = tail
         return self._tail
 
@@ -214,10 +219,6 @@ class Committer:
         if not (state.pending or due):
             return
         pending = list(state.pending)
-        if pending:
-            # Asked after the announcements came in: what was read of a topic made anew before is then known to be.
-            named = {read.partition.topic for a in pending for read in a.ranges}
-            self._topic_ids.update(topic_ids(self._admin, named, deadline_s=5))
         result = self._attempt(state, pending)
         del state.pending[: len(pending)]
         state.last = result

@@ -5,6 +5,7 @@ be once the rebalance it is about to cause has gone by; so reassignments may bec
 for times at which they do no harm.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -18,7 +19,7 @@ Packed = tuple[frozenset[TopicPartition], ...]
 
 
 @dataclass
-class _LagPacker:
+class _LagPacker(ABC):
     """What both algorithms share: the paper's settings and defaults (E-1, E-2), phase 1, the cooldown and the words."""
 
     capacity_records_per_s: float = 200.0
@@ -119,6 +120,7 @@ class _LagPacker:
             if i.rate > room.rate or i.lag > room.lag
         )
 
+    @abstractmethod
     def _act(
         self,
         seen: Observation,
@@ -127,7 +129,7 @@ class _LagPacker:
         inputs: dict[str, float],
         alerts: tuple[Alert, ...],
     ) -> Decision:
-        raise NotImplementedError
+        """Carries the action out, if it is still wanted on a second look."""
 
 
 def _same(a: Assignment, b: Assignment) -> bool:
