@@ -332,9 +332,9 @@ def test_a_catalog_that_fails_for_a_while_is_waited_out(
         send(run, after)
         attempts = catalog.attempts
         eventually(lambda: catalog.failures >= 2, "it tries again")
-        states = eventually(lambda: told(run) if told(run)[-1].problems else None, "everybody is told")
-        assert "told to fail" in states[-1].problems[0]
-        assert [(p.partition, p.next) for p in states[-1].positions] == [(0, 2)]
+        complaint = eventually(lambda: [state for state in told(run) if state.problems], "everybody is told")[0]
+        assert "told to fail" in complaint.problems[0]
+        assert [(p.partition, p.next) for p in complaint.positions] == [(0, 2)]
         assert committer.alive
         assert after.id not in verdicts(run)
         catalog.broken = False
