@@ -60,8 +60,8 @@ class _LagPacker(ABC):
             left = self.cooldown_s - (seen.at_s - self._acted_s)
             return Decision(None, f"hold: {left:.1f} s of the cooldown are left")
         packed = items(seen)
-        g_up = self._pack(packed, self.f_up, limit=len(packed))
-        g_down = self._pack(packed, self.f_down, limit=len(packed))
+        g_up = self._pack(packed, self.f_up)
+        g_down = self._pack(packed, self.f_down)
         inputs = {
             "consumers": float(len(seen.assignment)),
             "packed_up": float(len(g_up)),
@@ -93,9 +93,8 @@ class _LagPacker(ABC):
         room = self._room(self.f_up)
         return any(r.lag > room.lag or r.rate > room.rate for r in lag_of(seen.assignment, packed).values())
 
-    def _pack(self, packed: Mapping[TopicPartition, Item], share: float, limit: int, min_bins: int = 1) -> Packed:
-        bins = least_loaded(packed, self._room(share), min_bins, self.sort_key)
-        return at_most_bins(bins[: max(1, limit)], packed, self._most)
+    def _pack(self, packed: Mapping[TopicPartition, Item], share: float, min_bins: int = 1) -> Packed:
+        return at_most_bins(least_loaded(packed, self._room(share), min_bins, self.sort_key), packed, self._most)
 
     def _reass_bins(self, seen: Observation) -> int:
         return 1 if self.literal else len(seen.assignment)
@@ -120,7 +119,6 @@ class _LagPacker(ABC):
             if i.rate > room.rate or i.lag > room.lag
         )
 
-    @abstractmethod
     def _act(
         self,
         seen: Observation,
@@ -129,7 +127,36 @@ class _LagPacker(ABC):
         inputs: dict[str, float],
         alerts: tuple[Alert, ...],
     ) -> Decision:
-        """Carries the action out, if it is still wanted on a second look."""
+        """Phase 2, on the lag there is or there will be; a scale-down or a reassignment may turn out differently."""
+        here, added_s = len(seen.assignment), self._added_s(seen)
+        total = items(seen, added_s) if added_s else packed
+        share = self.f_down if action == "DOWN" else self.f_up
+        bins = self._pack(total, share, self._reass_bins(seen) if action == "REASS" else 1)
+        inputs |= {"rebalance_s": added_s, "packed_with_rebalance": float(len(bins))}
+        size = f"{len(bins)} bins filled to {share:g}" + (
+            f", with the lag of a {added_s:g} s rebalance," * (added_s > 0)
+        )
+        if action == "DOWN":
+            if len(bins) >= here:
+                self.deferred_downs += 1
+                why = f"scale-down deferred: the rebalance's own lag needs {len(bins)} of {here} replicas"
+                return Decision(None, why, "DOWN", inputs, (Alternative("fewer replicas now", why),), alerts)
+            plan = self._plan(seen, bins, total, keep_idle=False)
+            why = f"{size} hold everything: {here} -> {len(bins)}"
+            return Decision(plan, why, "DOWN", inputs, (Alternative(f"keep {here}", "costs more"),), alerts)
+        grows = len(bins) > here
+        plan = self._plan(seen, bins, total, keep_idle=not grows)
+        why = (
+            f"{size} are needed: {here} -> {len(bins)}"
+            if grows
+            else f"a replica is over {self.f_up:g} of rate or lag: same size, new places"
+        )
+        rejected = (Alternative(f"keep {here} as they are", "the invariant of E-6 is in danger"),)
+        return Decision(plan, why, "UP" if grows else "REASS", inputs, rejected, alerts)
+
+    @abstractmethod
+    def _added_s(self, seen: Observation) -> float:
+        """For how long nobody will work off anything because of the action itself."""
 
 
 def _same(a: Assignment, b: Assignment) -> bool:
@@ -137,67 +164,14 @@ def _same(a: Assignment, b: Assignment) -> bool:
 
 
 class Algorithm1(_LagPacker):
-    """Acts on the lag there is (E-14)."""
+    """Acts on the lag there is (E-14): phase 2 sees what phase 1 saw."""
 
-    def _act(
-        self,
-        seen: Observation,
-        packed: Mapping[TopicPartition, Item],
-        action: Action,
-        inputs: dict[str, float],
-        alerts: tuple[Alert, ...],
-    ) -> Decision:
-        here = len(seen.assignment)
-        if action == "DOWN":
-            bins = self._pack(packed, self.f_down, len(packed))
-            plan = self._plan(seen, bins, packed, keep_idle=False)
-            why = f"{len(bins)} bins filled to {self.f_down:g} hold everything: {here} -> {len(bins)}"
-            return Decision(plan, why, "DOWN", inputs, (Alternative(f"keep {here}", "costs more"),), alerts)
-        min_bins = self._reass_bins(seen) if action == "REASS" else 1
-        bins = self._pack(packed, self.f_up, len(packed), min_bins)
-        plan = self._plan(seen, bins, packed, keep_idle=action == "REASS")
-        if action == "UP":
-            why = f"{len(bins)} bins filled to {self.f_up:g} are needed: {here} -> {len(bins)}"
-        else:
-            why = f"a replica is over {self.f_up:g} of rate or lag, {len(bins)} bins would do: same size, new places"
-        rejected = (Alternative(f"keep {here} as they are", "the invariant of E-6 is in danger"),)
-        return Decision(plan, why, action, inputs, rejected, alerts)
+    def _added_s(self, seen: Observation) -> float:
+        return 0.0
 
 
 class Algorithm2(_LagPacker):
     """Acts on the lag there will be after the rebalance (E-16, E-17)."""
 
-    def _act(
-        self,
-        seen: Observation,
-        packed: Mapping[TopicPartition, Item],
-        action: Action,
-        inputs: dict[str, float],
-        alerts: tuple[Alert, ...],
-    ) -> Decision:
-        here = len(seen.assignment)
-        t_r = self.rebalance_s if seen.pause_s is None else seen.pause_s
-        total = items(seen, extra_s=t_r)
-        inputs["rebalance_s"] = t_r
-        if action == "DOWN":
-            bins = self._pack(total, self.f_down, len(total))
-            inputs["packed_with_rebalance"] = float(len(bins))
-            if len(bins) >= here:
-                self.deferred_downs += 1
-                why = f"scale-down deferred: the rebalance's own lag needs {len(bins)} of {here} replicas"
-                return Decision(None, why, "DOWN", inputs, (Alternative("fewer replicas now", why),), alerts)
-            plan = self._plan(seen, bins, total, keep_idle=False)
-            why = f"{len(bins)} bins filled to {self.f_down:g} hold it, rebalance included: {here} -> {len(bins)}"
-            return Decision(plan, why, "DOWN", inputs, (Alternative(f"keep {here}", "costs more"),), alerts)
-        min_bins = self._reass_bins(seen) if action == "REASS" else 1
-        bins = self._pack(total, self.f_up, len(total), min_bins)
-        inputs["packed_with_rebalance"] = float(len(bins))
-        grows = len(bins) > here
-        plan = self._plan(seen, bins, total, keep_idle=not grows)
-        why = (
-            f"with the lag of a {t_r:g} s rebalance {len(bins)} bins are needed: {here} -> {len(bins)}"
-            if grows
-            else f"a replica is over {self.f_up:g} of rate or lag: same size, new places"
-        )
-        rejected = (Alternative(f"keep {here} as they are", "the invariant of E-6 is in danger"),)
-        return Decision(plan, why, "UP" if grows else "REASS", inputs, rejected, alerts)
+    def _added_s(self, seen: Observation) -> float:
+        return self.rebalance_s if seen.pause_s is None else seen.pause_s
