@@ -219,3 +219,19 @@ def test_kafka_python_is_told_the_same_in_its_names() -> None:
         "sasl_plain_password": "p",
         "ssl_cafile": "/ca.pem",
     }
+
+
+@pytest.mark.parametrize(
+    ("spark", "says"),
+    [
+        ({"conf": {"spark.sql.session.timeZone": "Europe/Lisbon"}}, "must leave spark.sql.session.timeZone at UTC"),
+        ({"conf": {"spark.sql.parquet.outputTimestampType": "INT96"}}, "at TIMESTAMP_MICROS"),
+        ({"remote": "sc://spark:15002", "conf": {"spark.executor.memory": "2g"}}, "set spark.executor.memory on the"),
+    ],
+)
+def test_spark_settings_that_would_spoil_the_files_or_have_no_effect_are_refused(
+    spark: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ValidationError, match=says):
+        pipeline(consumer={"spark": spark})
+    pipeline(consumer={"spark": {"conf": {"spark.executor.memory": "2g", "spark.sql.session.timeZone": "UTC"}}})

@@ -137,7 +137,7 @@ class TableJob:
 
     def run(self, ranges: Sequence[Range], stem: str) -> JobResult:
         """Reads the ranges and writes their files below `stem`, a name no other cycle uses."""
-        chosen = tuple(ranges) if self._most_records is None else _first(ranges, self._most_records)
+        chosen = tuple(ranges) if self._most_records is None else first_records(ranges, self._most_records)
         try:
             result = self._tolerant(chosen, stem)
         except (Py4JNetworkError, ConnectionError) as error:
@@ -304,19 +304,12 @@ class TableJob:
             if wanted.transform != "identity":
                 value = F.date_trunc(wanted.transform, value)
             good = good.withColumn(f"{_PARTITION_VALUE}_{number}", _folder_name(value.cast("string")))
-        writer = good.coalesce(self._file_count(offsets)).write.option("compression", "zstd")
+        files = file_count(offsets * self._bytes_per_record, self._table.target_file_bytes, self._cores)
+        writer = good.coalesce(files).write.option("compression", "zstd")
         if by:  # one value a file, and the column itself stays in the file for Iceberg
             writer = writer.partitionBy(*(f"{_PARTITION_VALUE}_{n}" for n in range(len(by))))
         writer.parquet(location)
         return self._warehouse.list(location)
-
-    def _file_count(self, offsets: int) -> int:
-        """Files of about the target size; a batch is usually smaller than one. Each file is a task, so where there
-        are cores for more, a large batch becomes more files than that."""
-        payload_bytes = offsets * self._bytes_per_record
-        by_size = math.ceil(payload_bytes / self._table.target_file_bytes)
-        by_work = min(self._cores, math.ceil(payload_bytes / _WORTH_A_TASK_BYTES))
-        return max(1, by_size, by_work)
 
     def _save_rejected(
         self, ranges: tuple[Range, ...], bad: tuple[_Bad, ...], stem: str, expected: int
@@ -417,7 +410,15 @@ class TableJob:
         return None
 
 
-def _first(ranges: Sequence[Range], records: int) -> tuple[Range, ...]:
+def file_count(payload_bytes: float, target_file_bytes: int, cores: int) -> int:
+    """Files of about the target size; a batch is usually smaller than one. Each file is a task, so where there are cores
+    for more, a large batch becomes more files than that."""
+    by_size = math.ceil(payload_bytes / target_file_bytes)
+    by_work = min(cores, math.ceil(payload_bytes / _WORTH_A_TASK_BYTES))
+    return max(1, by_size, by_work)
+
+
+def first_records(ranges: Sequence[Range], records: int) -> tuple[Range, ...]:
     """As many offsets from the beginning of these ranges."""
     taken = []
     for read in ranges:

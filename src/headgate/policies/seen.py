@@ -59,17 +59,15 @@ def at_most(max_consumers: int | None) -> int:
 
 
 def capacity(seen: Observation, configured: float | None, in_bytes: float | None = None) -> float | None:
-    """E-3: records per second of one replica: as configured, as the slowest one measured it, or from its bytes."""
+    """E-3: records per second of one replica: as configured, as the slowest one measured it, or from bytes given."""
     if configured is not None:
         return configured
     measured = [c.capacity_records_per_s for c in seen.consumers.values() if c.capacity_records_per_s]
     if measured:
         return min(measured)
-    known = [c.capacity_bytes_per_s for c in seen.consumers.values() if c.capacity_bytes_per_s]
-    bytes_per_s = min(known) if known else in_bytes
     records = sum(number(load.records_per_s) for load in seen.partitions.values())
     volume = sum(number(load.bytes_per_s) for load in seen.partitions.values())
-    return bytes_per_s * records / volume if bytes_per_s and volume > 0 and records > 0 else None
+    return in_bytes * records / volume if in_bytes and volume > 0 and records > 0 else None
 
 
 def lag_of(assignment: Assignment, packed: Mapping[TopicPartition, Item]) -> dict[int, Item]:
