@@ -411,8 +411,8 @@ class TableJob:
 
 
 def file_count(payload_bytes: float, target_file_bytes: int, cores: int) -> int:
-    """Files of about the target size; a batch is usually smaller than one. Each file is a task, so where there are cores
-    for more, a large batch becomes more files than that."""
+    """Files of about the target size; a batch is usually smaller than one. Each file is a task, so where there are
+    cores for more, a large batch becomes more files than that."""
     by_size = math.ceil(payload_bytes / target_file_bytes)
     by_work = min(cores, math.ceil(payload_bytes / _WORTH_A_TASK_BYTES))
     return max(1, by_size, by_work)
