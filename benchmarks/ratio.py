@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
@@ -37,3 +37,10 @@ def compare(
     return Ratio(
         what, peer, statistics.median(ours_s), statistics.median(peers_s), ratios[quarter], ratios[-1 - quarter]
     )
+
+
+def of_rounds(what: str, peer: str, rounds: Sequence[tuple[float, float]]) -> Ratio:
+    """Of (ours, peer's) measured in turns: medians, and the range of the ratios."""
+    ratios = [ours / peers for ours, peers in rounds]
+    medians = [statistics.median(values) for values in zip(*rounds, strict=True)]
+    return Ratio(what, peer, medians[0], medians[1], min(ratios), max(ratios))

@@ -154,7 +154,7 @@ def test_only_the_record_that_sql_cannot_cast_is_set_aside_with_spark_s_reason(l
 def test_a_transform_keeps_its_promise_of_rows_per_record_or_its_table_waits_while_others_go_on(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.consumer.job._ISOLATION_JOBS", 8)
+    monkeypatch.setattr("headgate.consumer.isolate._JOBS", 8)
     odd = "SELECT * FROM input WHERE _offset % 2 = 1"
     twice = "SELECT *, explode(sequence(1, n)) AS copy FROM input WHERE n > 0"
     always = "SELECT CAST(concat('x', name) AS INT) AS number, * FROM input"

@@ -21,6 +21,14 @@ REASON = "_reason"
 META = OWN_COLUMNS
 RAW_KEY, RAW_VALUE = "_headgate_key", "_headgate_value"
 """The record as it came, beside decoded fields that may be called key or value too."""
+_META_FROM = (
+    "topic AS _topic",
+    "partition AS _kafka_partition",
+    "offset AS _offset",
+    "timestamp AS _timestamp",
+    f"key AS {RAW_KEY}",
+    f"value AS {RAW_VALUE}",
+)
 _KAFKA = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 _NO_VALUE = f"{RAW_VALUE} IS NULL THEN 'no value (a tombstone)'"
 _CORRUPT = "_headgate_corrupt"
@@ -28,18 +36,6 @@ _DECODED = "_headgate_decoded"
 _OK = "_headgate_ok"
 
 Decoder = Callable[[DataFrame], DataFrame]
-
-
-def with_meta(kafka: DataFrame) -> DataFrame:
-    return kafka.selectExpr(
-        "*",
-        "topic AS _topic",
-        "partition AS _kafka_partition",
-        "offset AS _offset",
-        "timestamp AS _timestamp",
-        f"key AS {RAW_KEY}",
-        f"value AS {RAW_VALUE}",
-    )
 
 
 def decoder(table: Table) -> tuple[Decoder, tuple[str, ...]]:
@@ -52,7 +48,7 @@ def decoder(table: Table) -> tuple[Decoder, tuple[str, ...]]:
 
 
 def _raw(kafka: DataFrame) -> DataFrame:
-    return kafka.selectExpr("*", f"CAST(NULL AS STRING) AS {REASON}")
+    return kafka.selectExpr("*", *_META_FROM, f"CAST(NULL AS STRING) AS {REASON}")
 
 
 def _json(table: Table) -> tuple[Decoder, tuple[str, ...]]:
@@ -69,7 +65,9 @@ def _json(table: Table) -> tuple[Decoder, tuple[str, ...]]:
     reason = f"CASE WHEN {_NO_VALUE} WHEN {corrupt} THEN 'not JSON of the declared schema' END"
 
     def decode(kafka: DataFrame) -> DataFrame:
-        parsed = kafka.withColumn(_DECODED, F.from_json(F.col("value").cast("string"), declared, options))
+        parsed = kafka.selectExpr("*", *_META_FROM).withColumn(
+            _DECODED, F.from_json(F.col("value").cast("string"), declared, options)
+        )
         return _expanded(parsed, reason, schema.names)
 
     return decode, tuple(schema.names)
@@ -89,7 +87,7 @@ def _avro(table: Table) -> tuple[Decoder, tuple[str, ...]]:
 
     def decode(kafka: DataFrame) -> DataFrame:
         body = F.expr("substring(value, 6)") if framed else F.col("value")
-        parsed = kafka.withColumn(_DECODED, from_avro(body, json.dumps(writer), options))
+        parsed = kafka.selectExpr("*", *_META_FROM).withColumn(_DECODED, from_avro(body, json.dumps(writer), options))
         return _expanded(parsed, reason, names)
 
     return decode, tuple(names)

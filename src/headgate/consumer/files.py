@@ -15,7 +15,7 @@ class Warehouse:
     def data_folder(self, table: str, stem: str) -> str:
         return f"{table_location(self._lake, table)}/data/{stem}"
 
-    def _open(self, location: str) -> tuple[pafs.FileSystem, str, str]:
+    def open(self, location: str) -> tuple[pafs.FileSystem, str, str]:
         """The file system, the path on it, and what to put before a path to make it a location again."""
         scheme, netloc, path = PyArrowFileIO.parse_location(location, {})
         filesystem = self._io.fs_by_scheme(scheme, netloc)
@@ -24,7 +24,7 @@ class Warehouse:
 
     def list(self, location: str) -> tuple[str, ...]:
         """The Parquet files below a folder."""
-        filesystem, path, prefix = self._open(location)
+        filesystem, path, prefix = self.open(location)
         selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
         return tuple(
             sorted(
@@ -36,9 +36,9 @@ class Warehouse:
 
     def remove(self, files: tuple[str, ...]) -> None:
         for location in files:
-            filesystem, path, _ = self._open(location)
+            filesystem, path, _ = self.open(location)
             filesystem.delete_file(path)
 
     def remove_folder(self, location: str) -> None:
-        filesystem, path, _ = self._open(location)
+        filesystem, path, _ = self.open(location)
         filesystem.delete_dir(path)

@@ -28,8 +28,8 @@ SETTINGS: Mapping[str, str] = {
     # A cycle reads a few megabytes: re-planning between stages and hundreds of shuffle partitions cost more.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
-    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    "spark.hadoop.parquet.summary.metadata.level": "NONE",
+    # Without Kafka in it: the first generation of its source converts every record twice.
+    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
     "spark.cleaner.periodicGC.interval": "5min",
     # Notes the caller's line for every column expression: two more calls into the JVM for each, every cycle.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -151,3 +151,17 @@ def ship_modules(spark: SparkSession, folder: Path) -> None:
             spark.sparkContext.addPyFile(str(path))
         else:
             spark.addArtifacts(str(path), pyfile=True)
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+
+
+def reason(error: BaseException) -> str:
+    """The line of a Spark error that tells a person what happened: the Python exception, or the root cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    for line in reversed(lines):
+        if line.startswith(("Caused by: ", "pyspark.errors", "SparkRuntimeException")):
+            return line.removeprefix("Caused by: ")[:300]
+    python = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception")) and ":" in line]
+    return (python[-1] if python else first_line(error))[:300]
