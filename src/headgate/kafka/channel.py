@@ -261,7 +261,9 @@ class Tail:
 
     def poll(self, timeout_s: float = 0.0, most: int = 1000) -> list[Received]:
         """What has arrived, at most `most`; waits up to `timeout_s` only while there is nothing."""
-        return self._decoded(self._consumer.consume(most, timeout_s if timeout_s > 0 else 0.0))
+        # Asked for more than one, `consume` waits the whole time for the others.
+        first = self._consumer.consume(1, timeout_s) if timeout_s > 0 else []
+        return self._decoded((*first, *self._consumer.consume(most, 0.0)))
 
     def _decoded(self, records: Iterable[Any]) -> list[Received]:
         received = []

@@ -43,6 +43,9 @@ _PROBLEMS = Gauge("headgate_table_problems", "What keeps topics out of this tabl
 _SLO_SHARE = Gauge("headgate_slo_share", "Share of the last commit's records within slo.latency_s", ["table"])
 
 HEARTBEAT_S = 5.0
+_IDLE_S = 1.0
+"""Longest wait for announcements: heartbeats and new partitions have their turn as well."""
+_POLL_S = 0.1
 _EXPIRE_EVERY = 25
 _MOST_PENDING = 5_000
 
@@ -87,8 +90,9 @@ class Committer:
         """Until `stop`; then commits what is announced by then. Kafka or catalog failing is waited out."""
         delay_s = 0.0
         while not stop.wait(delay_s):
-            began = time.monotonic()
             try:
+                self._await_announcements(stop)
+                began = time.monotonic()
                 self.turn()
                 delay_s = max(0.0, self._pipeline.lake.commit_interval_s - (time.monotonic() - began))
             except HeadgateError as error:
@@ -98,6 +102,15 @@ class Committer:
                 log.exception("committer: unexpected failure, trying again")
                 delay_s = min(10.0, max(1.0, 2 * delay_s))
         self._last_turns()
+
+    def _await_announcements(self, stop: threading.Event) -> None:
+        """What comes after a quiet interval need not wait for the end of the next."""
+        until = time.monotonic() + _IDLE_S
+        while self._tail is not None and not stop.is_set() and time.monotonic() < until:
+            if any(state.pending for state in self._tables.values()):
+                return
+            for received in self._tail.poll(_POLL_S):
+                self._take(received.message)
 
     def _last_turns(self) -> None:
         """Everything announced before the stop is committed, so that a clean stop leaves no work to repeat."""
