@@ -36,6 +36,9 @@ from headgate.groups.server import DeskServer
 from headgate.policies.protocol import Policy
 from headgate.policies.registry import build_policy, parameters_of
 
+RESIZING = "algorithm2:literal=false"
+PLACING = "load_balance"
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -59,8 +62,8 @@ def run(
     policy: Annotated[
         str | None,
         typer.Option(
-            help="Who decides, with parameters as in algorithm2:f_up=0.8:cooldown_s=5. Default: algorithm2, which was "
-            "made for such groups; without --command load_balance, which leaves their size alone.",
+            help=f"Who decides, with parameters as in algorithm2:f_up=0.8:cooldown_s=5. Default: {RESIZING}, which was "
+            f"made for such groups; without --command {PLACING}, which leaves their size alone.",
             show_default=False,
         ),
     ] = None,
@@ -122,7 +125,7 @@ def run(
     if capacity is not None and not capacity > 0:
         raise ConfigError(f"--capacity must be above 0, not {capacity:g}")
     settings = GroupSettings(group, positive_s(slo), capacity, positive_s(interval), seconds(warm_up))
-    make_policy = _policy_maker(settings, _one(policy or ("algorithm2" if command else "load_balance")), max_members)
+    make_policy = _policy_maker(settings, _one(policy or (RESIZING if command else PLACING)), max_members)
     client = _client(client_settings)
     host, port = _address(listen)
     folder = (home or Path(f"headgate-group-{group}")).absolute()

@@ -103,7 +103,11 @@ class PlannedConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
         return self._assignor.fallbacks
 
     def subscribe(self, topics: Iterable[str] = (), pattern: str | None = None, listener: Any = None) -> Any:
-        return super().subscribe(topics=list(topics), pattern=pattern, listener=_Pauses(listener, self._rebalanced))
+        wanted = list(topics)
+        subscribed = super().subscribe(topics=wanted, pattern=pattern, listener=_Pauses(listener, self._rebalanced))
+        for topic in wanted:  # a leader that does not know a topic yet assigns nothing of it, and all join once more
+            self.partitions_for_topic(topic)
+        return subscribed
 
     def poll(self, *args: Any, **kwargs: Any) -> Any:
         self._worked()
@@ -171,5 +175,5 @@ class PlannedConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
                 self._records, self._busy_s = self._records + records, self._busy_s + busy_s
             raise
         if answer.rejoin and self.group_metadata().generation_id == beat.generation:
-            log.info("group %s: joining again for a new plan", beat.group)
+            log.debug("group %s: joining again for a new plan", beat.group)
             self._coordinator.request_rejoin()  # kafka-python has no enforce_rebalance; its own heartbeats do this

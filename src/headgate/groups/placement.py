@@ -7,10 +7,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from headgate.model import Assignment, TopicPartition
-from headgate.packing.least_loaded import Bins, Item, Room, at_most_bins, least_loaded, onto_members
+from headgate.packing.least_loaded import Bins, Item, Room, least_loaded, onto_members
 
 _SILENT = 1e-6
 """Rate of a partition without one: silent partitions are spread by number instead of piled onto one member."""
+
+_ROOM_FOR_ALL = Room(float("inf"), float("inf"))
+"""Then only balance counts."""
 
 Placement = Mapping[str, frozenset[TopicPartition]]
 """member id → partitions"""
@@ -52,11 +55,10 @@ def fitted(
 
 
 def repacked(loads: Mapping[TopicPartition, Item], count: int, room: Room | None) -> Bins:
-    """Exactly this many bins: spread over all of them, and what fits nowhere on the least loaded (E-25 i)."""
+    """Exactly this many bins; if they cannot hold everything, all are filled beyond their room alike (E-25 i)."""
     items = {p: Item(max(item.rate, _SILENT), item.lag) for p, item in loads.items()}
-    if room is None:  # nobody said what a member can do: room for everything, so that only balance counts
-        room = Room(2 * sum(i.rate for i in items.values()) + 1, 2 * sum(i.lag for i in items.values()) + 1)
-    return at_most_bins(least_loaded(items, room, min_bins=count), items, count)
+    bins = least_loaded(items, room or _ROOM_FOR_ALL, min_bins=count)
+    return bins if len(bins) == count else least_loaded(items, _ROOM_FOR_ALL, min_bins=count)
 
 
 def settled(

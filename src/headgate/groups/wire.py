@@ -13,6 +13,7 @@ from headgate.errors import ConfigError, HeadgateError
 from headgate.groups.placement import Joining
 from headgate.model import TopicPartition
 from headgate.packing.least_loaded import Item
+from headgate.policies.seen import number
 
 MOST_BYTES = 64 * 2**20
 """No message of ours comes near; more is somebody else's."""
@@ -67,7 +68,11 @@ class AssignmentAnswer:
     """Rate and lag of each partition, for the leader to fall back on when the controller is gone."""
 
     def items(self) -> dict[TopicPartition, Item]:
-        return {TopicPartition(t, n): Item(*load) for t, loads in self.loads.items() for n, load in loads.items()}
+        return {
+            TopicPartition(topic, n): Item(number(rate), number(lag))
+            for topic, loads in self.loads.items()
+            for n, (rate, lag) in loads.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
