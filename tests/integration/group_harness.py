@@ -24,7 +24,7 @@ Found = TypeVar("Found")
 NOWHERE = "http://127.0.0.1:1"
 
 
-def eventually(found: Callable[[], Found | None], what: str, deadline_s: float = 20) -> Found:
+def eventually(found: Callable[[], Found | None], what: str, deadline_s: float = 60) -> Found:
     until = time.monotonic() + deadline_s
     while not (value := found()):
         if time.monotonic() > until:
@@ -37,7 +37,7 @@ class Member:
     """An ordinary consumer in a thread: polls, commits, leaves when told."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, controller: str, **more: Any) -> None:
-        settings = {"heartbeat_interval_ms": 300, "session_timeout_ms": 6000, "auto_offset_reset": "earliest", **more}
+        settings = {"heartbeat_interval_ms": 300, "session_timeout_ms": 30000, "auto_offset_reset": "earliest", **more}
         self.consumer = PlannedConsumer(
             topic,
             controller=controller,
@@ -136,7 +136,7 @@ class Group:
         self._meter.close()
 
 
-def turn_until(controller: GroupController, told: list[str], words: str, deadline_s: float = 40) -> list[Decision]:
+def turn_until(controller: GroupController, told: list[str], words: str, deadline_s: float = 90) -> list[Decision]:
     """Turns of the controller until it has said this; its decisions."""
     decisions: list[Decision] = []
 

@@ -128,6 +128,7 @@ def run(
     make_policy = _policy_maker(settings, _one(policy or (RESIZING if command else PLACING)), max_members)
     client = _client(client_settings)
     host, port = _address(listen)
+    starts = _command(command) if command is not None else None
     folder = (home or Path(f"headgate-group-{group}")).absolute()
     log_to(folder / "headgate.log", verbose, terminal=verbose)
     stop, console = _stop_on_signals(), Console(highlight=False, soft_wrap=True)
@@ -138,10 +139,10 @@ def run(
     kafka = {"bootstrap.servers": brokers, "log_level": "2", **client}
     meter = GroupMeter(kafka, as_kafka_python(brokers, client), group, positive_s(window), time.time)
     desk = Desk(group, seconds(rebalance_floor), time.time)
-    fleet = ProcessFleet(_command(command), folder) if command and not dry_run else None
+    fleet = ProcessFleet(starts, folder) if starts and not dry_run else None
     carrier = None if dry_run else Carrier(desk, fleet, tell)
-    controller = GroupController(settings, meter, desk, make_policy, carrier, tell, time.time, command is not None)
-    controller.turn()  # what can never work is said before anybody relies on this address
+    controller = GroupController(settings, meter, desk, make_policy, carrier, tell, time.time, starts is not None)
+    meter.group()  # what can never work is said before anything is started
     server = None if dry_run else DeskServer(desk, host, port, lambda: controller.status)
     if server is None:
         tell(f"dry run of group {group}: decisions are printed and not acted on; Ctrl-C ends it")
@@ -248,9 +249,9 @@ def _address(listen: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _command(template: str | None) -> Callable[[int], list[str]]:
+def _command(template: str) -> Callable[[int], list[str]]:
     try:
-        words = shlex.split(template or "")
+        words = shlex.split(template)
     except ValueError as error:
         raise ConfigError(f"--command {template!r} cannot be read: {error}") from None
     if not words:

@@ -13,6 +13,9 @@ from headgate.packing.least_loaded import onto_members
 
 log = logging.getLogger(__name__)
 
+_FIRST_AGAIN_S = 10.0
+"""A first member that ends at once is not started again and again without a breath."""
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -91,6 +94,7 @@ class Carrier:
         self._deadline_s, self._ask_again_s = deadline_s, ask_again_s
         self._underway: _Underway | None = None
         self._starts_s: deque[float] = deque(maxlen=50)
+        self._first_s = 0.0
 
     @property
     def is_busy(self) -> bool:
@@ -110,10 +114,14 @@ class Carrier:
         self._tell(f"plan {self._desk.publish(plan)}: {why}")
         self._underway = _Underway(plan, now_s)
 
-    def start_first(self) -> None:
+    def start_first(self, now_s: float) -> None:
         """Somebody must be there before anything can be decided (E-21)."""
-        if self._fleet is not None and not self._fleet.running():
-            self._start(self._fleet, 1)
+        if self._fleet is None or self._fleet.running() or now_s - self._first_s < _FIRST_AGAIN_S:
+            return
+        if self._first_s > 0:
+            self._tell("the first member ended; see its log. It is started again")
+        self._first_s = now_s
+        self._start(self._fleet, 1)
 
     def step(self, current: Assignment, numbers: Mapping[str, int], now_s: float) -> None:
         underway = self._underway
@@ -144,6 +152,10 @@ class Carrier:
     def _start_all(self, underway: _Underway, consumers: frozenset[int], now_s: float) -> None:
         if self._fleet is None:
             self._give_up(underway, f"member {min(consumers)} left")
+            return
+        ended = consumers & underway.starting.keys() - self._fleet.running()
+        if ended:
+            self._give_up(underway, f"member {min(ended)} ended before it joined the group; see its log")
             return
         for n in sorted(consumers - underway.starting.keys()):
             underway.starting[n] = now_s

@@ -27,6 +27,7 @@ _MEMBERS = Gauge("headgate_group_members", "Members the group has", ["group"])
 _WANTED = Gauge("headgate_group_wanted_members", "Members the policy last asked for", ["group"])
 _LAG = Gauge("headgate_group_lag_records", "Records not committed by the group", ["group"])
 _PAUSE = Gauge("headgate_group_rebalance_seconds", "99th percentile of members' pauses in rebalances", ["group"])
+_FALLBACKS = Gauge("headgate_group_member_fallbacks", "Assignments that present members made without us", ["group"])
 _GENERATION = Gauge("headgate_group_generation", "Newest generation that a member reported", ["group"])
 
 
@@ -81,7 +82,7 @@ class GroupController:
         self._spread(look, loads)
         self._warn(look)
         if not look.members and self._carrier is not None:
-            self._carrier.start_first()
+            self._carrier.start_first(now_s)
         blocked = self._blocked(look, now_s)
         if blocked is not None:
             return self._held(*blocked)
@@ -112,6 +113,8 @@ class GroupController:
         desk.forget_others(look.members.keys())
         _MEMBERS.labels(group).set(len(look.members))
         _LAG.labels(group).set(sum(i.lag for i in items.values()))
+        fallbacks = sum(beat.fallbacks for beat in desk.beats().values())
+        _FALLBACKS.labels(group).set(fallbacks)
         _GENERATION.labels(group).set(desk.generation)
         _PAUSE.labels(group).set(desk.pause_s or 0.0)
         self.status |= {
@@ -121,7 +124,7 @@ class GroupController:
             "pause_s": desk.pause_s,
             "members": {m: sorted(str(p) for p in owned) for m, owned in look.assigned.items()},
             "loads": {str(p): {"records_per_s": i.rate, "lag_records": i.lag} for p, i in sorted(items.items())},
-            "fallbacks": sum(beat.fallbacks for beat in desk.beats().values()),
+            "fallbacks": fallbacks,
         }
 
     def _warn(self, look: GroupLook) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.admin import KafkaAdminClient
@@ -64,11 +65,13 @@ class GroupMeter:
         clock: Callable[[], float],
     ) -> None:
         self._group, self._clock = group, clock
-        self._admin, self._kafka_python = AdminClient(dict(settings)), dict(kafka_python)
+        try:
+            self._admin, self._kafka_python = AdminClient(dict(settings)), dict(kafka_python)
+        except KafkaException as error:
+            raise ConfigError(f"the Kafka client cannot use these settings: {error.args[0].str()}") from error
         self._client: Any = None
         self._counts = OffsetCounts()
         self._rates = WriteRates(lambda: BoxMean(window_s), window_s / 2)
-        self._topics: frozenset[str] = frozenset()
 
     def group(self) -> GroupLook:
         """ConfigError for a group of the new protocol (KIP-848): its brokers assign, and ask nobody (E-33)."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka import KafkaConsumer
-from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener, ConsumerRebalanceListener
 
 from headgate.errors import ConfigError
 from headgate.fleet.processes import MARK
@@ -103,6 +103,8 @@ class PlannedConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
         return self._assignor.fallbacks
 
     def subscribe(self, topics: Iterable[str] = (), pattern: str | None = None, listener: Any = None) -> Any:
+        if not isinstance(listener, ConsumerRebalanceListener | AsyncConsumerRebalanceListener | None):
+            raise TypeError("listener must be a ConsumerRebalanceListener or AsyncConsumerRebalanceListener")
         wanted = list(topics)
         subscribed = super().subscribe(topics=wanted, pattern=pattern, listener=_Pauses(listener, self._rebalanced))
         for topic in wanted:  # a leader that does not know a topic yet assigns nothing of it, and all join once more
