@@ -27,20 +27,12 @@ RUN = ["run", "--brokers", "127.0.0.1:1", "--group", "g"]
         (["--listen", "localhost:99999"], "--listen must be HOST:PORT"),
         (["--command", "python 'app.py"], "cannot be read"),
         (["--command", " "], "--command is empty"),
-        (["--client-settings", "nowhere.yaml"], "no such file"),
     ],
 )
 def test_wrong_options_are_refused_with_words(more: list[str], words: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*RUN, "--home", str(tmp_path), *more])
     assert isinstance(result.exception, ConfigError)
     assert words in str(result.exception)
-
-
-def test_client_settings_that_are_not_plain_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "client.yaml"
-    file.write_text("sasl: {username: me}\n")
-    result = CliRunner().invoke(app, [*RUN, "--client-settings", str(file)])
-    assert "sasl must be a plain value" in str(result.exception)
 
 
 @pytest.mark.parametrize("address", ["", "ftp://host:1", "http://:80", "http://host:port"])

@@ -1,7 +1,6 @@
 """`headgate group`: placement and size for ordinary consumer groups."""
 
 import json
-import os
 import shlex
 import signal
 import threading
@@ -18,13 +17,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from headgate.cli.client_setting import client_setting
 from headgate.cli.logs import log_to
 from headgate.cli.output import Output
 from headgate.cli.policy_choice import chosen
 from headgate.cli.quantities import positive_s, seconds
 from headgate.config.clients import as_kafka_python
-from headgate.config.document import read_document
-from headgate.config.problems import PipelineFileError
 from headgate.errors import ConfigError, SetupError
 from headgate.experiments.what_if import Choice
 from headgate.fleet.processes import ProcessFleet
@@ -86,12 +84,12 @@ def run(
     listen: Annotated[
         str, typer.Option(help="Where members find this controller, HOST:PORT. Anyone who can reach it is trusted.")
     ] = "127.0.0.1:8787",
-    client_settings: Annotated[
-        Path | None,
+    client: Annotated[
+        list[str] | None,
         typer.Option(
-            help="YAML file with client settings in librdkafka's names (security.protocol, sasl.password: "
-            "${KAFKA_PASSWORD} …).",
-            show_default=False,
+            metavar="KEY=VALUE",
+            help="Client setting in librdkafka's name, for example security.protocol=SASL_SSL; repeat it for several. "
+            "${NAME} is taken from the environment.",
         ),
     ] = None,
     home: Annotated[
@@ -126,7 +124,7 @@ def run(
         raise ConfigError(f"--capacity must be above 0, not {capacity:g}")
     settings = GroupSettings(group, positive_s(slo), capacity, positive_s(interval), seconds(warm_up))
     make_policy = _policy_maker(settings, _one(policy or (RESIZING if command else PLACING)), max_members)
-    client = _client(client_settings)
+    settings_of_client = dict(client_setting(text) for text in client or ())
     host, port = _address(listen)
     starts = _command(command) if command is not None else None
     folder = (home or Path(f"headgate-group-{group}")).absolute()
@@ -136,8 +134,8 @@ def run(
     def tell(text: str) -> None:
         console.print(f"{time.strftime('%H:%M:%S')} {escape(text)}")
 
-    kafka = {"bootstrap.servers": brokers, "log_level": "2", **client}
-    meter = GroupMeter(kafka, as_kafka_python(brokers, client), group, positive_s(window), time.time)
+    kafka = {"bootstrap.servers": brokers, "log_level": "2", **settings_of_client}
+    meter = GroupMeter(kafka, as_kafka_python(brokers, settings_of_client), group, positive_s(window), time.time)
     desk = Desk(group, seconds(rebalance_floor), time.time)
     fleet = ProcessFleet(starts, folder) if starts and not dry_run else None
     carrier = None if dry_run else Carrier(desk, fleet, tell)
@@ -228,18 +226,6 @@ def _policy_maker(settings: GroupSettings, choice: Choice, max_members: int) -> 
 
     make(settings.capacity_records_per_s or 1.0, 1)  # wrong parameters are told now, not once members have measured
     return make
-
-
-def _client(file: Path | None) -> dict[str, str]:
-    if file is None:
-        return {}
-    document = read_document(file, os.environ)
-    if document.problems:
-        raise PipelineFileError(document.problems)
-    wrong = [key for key, value in document.values.items() if not isinstance(value, str | int | float | bool)]
-    if wrong:
-        raise ConfigError(f"{file}: {wrong[0]} must be a plain value; write settings as security.protocol: SASL_SSL")
-    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in document.values.items()}
 
 
 def _address(listen: str) -> tuple[str, int]:
