@@ -5,13 +5,18 @@ python planned_consumer.py BROKERS TOPIC GROUP CONTROLLER
 It ends in order on SIGTERM, as `headgate group run --command` asks of its members.
 """
 
+import logging
 import signal
 import sys
 import threading
 import time
 from types import FrameType
 
+from kafka.errors import KafkaError
+
 from headgate.groups import PlannedConsumer
+
+log = logging.getLogger(__name__)
 
 WORK_S = 0.005
 """How long the example takes for one record: 200 records/s."""
@@ -40,7 +45,10 @@ def main(brokers: str, topic: str, group: str, controller: str) -> None:
             for _record in records:
                 time.sleep(WORK_S)
         if batch:
-            consumer.commit()
+            try:
+                consumer.commit()
+            except KafkaError as error:  # the partitions have another owner by now, or the brokers are away
+                log.warning("not committed, so somebody reads these records again: %r", error)
     consumer.close()
 
 

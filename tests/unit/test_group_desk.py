@@ -112,11 +112,17 @@ def test_the_pause_is_the_99th_percentile_and_not_below_the_floor(desk: Desk) ->
     assert desk.pause_s == 0.99
 
 
-def test_capacity_is_records_by_the_time_they_took(desk: Desk) -> None:
-    desk.beat(beat("a", records=10, busy_s=0.05))
-    assert desk.abilities({"a": 1})[1].capacity_records_per_s is None  # ten records say little
-    desk.beat(beat("a", records=90, busy_s=0.45))
+def test_capacity_is_that_of_large_batches_and_small_ones_do_not_lower_it(desk: Desk) -> None:
+    desk.beat(beat("a", records=5, busy_s=0.5))
+    assert desk.abilities({"a": 1})[1].capacity_records_per_s is None  # five records say little
+    desk.beat(beat("a", records=50, busy_s=0.25))
     assert desk.abilities({"a": 1})[1].capacity_records_per_s == pytest.approx(200)
+    for _ in range(100):
+        desk.beat(beat("a", records=1, busy_s=0.05))  # a commit for one record
+    assert desk.abilities({"a": 1})[1].capacity_records_per_s == pytest.approx(200)
+    for _ in range(20):
+        desk.beat(beat("a", records=40, busy_s=0.4))  # as large, and slower: believed
+    assert desk.abilities({"a": 1})[1].capacity_records_per_s == pytest.approx(100)
 
 
 def test_messages_survive_the_wire_and_garbage_does_not() -> None:

@@ -30,6 +30,9 @@ _PAUSE = Gauge("headgate_group_rebalance_seconds", "99th percentile of members' 
 _FALLBACKS = Gauge("headgate_group_member_fallbacks", "Assignments that present members made without us", ["group"])
 _GENERATION = Gauge("headgate_group_generation", "Newest generation that a member reported", ["group"])
 
+_REBUILD_S = 60.0
+"""A policy remembers its last action, so it is not replaced more often than this for another capacity."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
@@ -60,7 +63,7 @@ class GroupController:
         self._settings, self._meter, self._desk, self._carrier = settings, meter, desk, carrier
         self._make_policy, self._tell, self._clock, self._may_resize = make_policy, tell, clock, may_resize
         self._policy: Policy | None = None
-        self._built_for = (0.0, 0)
+        self._built_for, self._built_s = (0.0, 0), 0.0
         self._arrivals = ArrivalSlots(settings.interval_s)
         self._began_s: float | None = None
         self._told: dict[str, str] = {}
@@ -185,8 +188,10 @@ class GroupController:
         if capacity is None:
             return self._policy
         built_for, size = self._built_for, 0 if self._may_resize else len(seen.assignment)
-        if self._policy is None or not 0.8 <= capacity / built_for[0] <= 1.25 or size != built_for[1]:
+        drifted = not 0.8 <= capacity / (built_for[0] or capacity) <= 1.25 and seen.at_s - self._built_s >= _REBUILD_S
+        if self._policy is None or drifted or size != built_for[1]:
             self._policy, self._built_for = self._make_policy(capacity, len(seen.assignment)), (capacity, size)
+            self._built_s = seen.at_s
             self._say("capacity", f"{capacity:.1g}", f"one member does {capacity:.0f} records/s")
         return self._policy
 
@@ -200,7 +205,8 @@ class GroupController:
         _WANTED.labels(group).set(len(current if plan is None else plan))
         if plan is None or dict(plan.owners) == dict(current.owners):
             _TURNS.labels(group, "kept").inc()
-            self._say("kept", decision.reason.split(":")[0], decision.reason)
+            already = "" if plan is None else "; it is so already"
+            self._say("kept", decision.reason.split(":")[0], decision.reason + already)
             return
         _TURNS.labels(group, decision.trigger or "changed").inc()
         resizes = plan.owners.keys() != current.owners.keys()

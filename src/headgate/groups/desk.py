@@ -17,24 +17,39 @@ from headgate.packing.least_loaded import Item, Room
 _SILENT_AFTER_S = 5.0
 """A member not heard of for this long cannot be asked for anything."""
 _PAUSES_KEPT = 200
-_WORK_KEPT = 60
+_BATCHES_KEPT = 20
 _ENOUGH_RECORDS = 20
 """Fewer say little about what a member can do."""
 
 
-@dataclass(slots=True)
+class Work:
+    """What a member can do, by its largest batches (E-3): small ones mostly show what polling and committing cost.
+
+    A batch is forgotten for one at least as telling, never for its age: a quiet night does not make a member slow.
+    """
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[int, float]] = deque(maxlen=_BATCHES_KEPT)
+
+    def add(self, records: int, busy_s: float) -> None:
+        if not busy_s > 0 or not records > 0 or 2 * records < max((n for n, _ in self._batches), default=0):
+            return
+        telling = [batch for batch in self._batches if 2 * batch[0] >= records]
+        self._batches = deque([*telling, (records, busy_s)], maxlen=_BATCHES_KEPT)
+
+    @property
+    def records_per_s(self) -> float | None:
+        records = sum(n for n, _ in self._batches)
+        return records / sum(s for _, s in self._batches) if records >= _ENOUGH_RECORDS else None
+
+
+@dataclass(frozen=True, slots=True)
 class _Known:
     """What one member told of itself."""
 
     beat: Beat
     heard_s: float
-    work: deque[tuple[int, float]]
-    """Records and the seconds they took, of the newest beats with any."""
-
-    @property
-    def records_per_s(self) -> float | None:
-        records, busy_s = sum(r for r, _ in self.work), sum(s for _, s in self.work)
-        return records / busy_s if records >= _ENOUGH_RECORDS and busy_s > 0 else None
+    work: Work
 
 
 class Desk:
@@ -76,9 +91,8 @@ class Desk:
         with self._lock:
             self._check(beat.group)
             known = self._known.get(beat.member)
-            work = known.work if known else deque(maxlen=_WORK_KEPT)
-            if beat.records > 0 and beat.busy_s > 0:
-                work.append((beat.records, beat.busy_s))
+            work = known.work if known else Work()
+            work.add(beat.records, beat.busy_s)
             self._known[beat.member] = _Known(beat, self._clock(), work)
             self._pauses_s += [s for s in beat.pauses_s if math.isfinite(s) and s >= 0]
             asked = self._asked
@@ -171,7 +185,7 @@ class Desk:
         """What each member measured of itself (E-3)."""
         with self._lock:
             return {
-                n: ConsumerLoad(capacity_records_per_s=known.records_per_s)
+                n: ConsumerLoad(capacity_records_per_s=known.work.records_per_s)
                 for member, n in numbers.items()
                 if (known := self._known.get(member)) is not None
             }

@@ -125,9 +125,8 @@ class PlannedConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
     def _worked(self) -> None:
         """E-3: whoever asks for more has worked off what it got."""
         with self._lock:
-            if self._batch:
-                self._records += self._batch
-                self._busy_s += time.monotonic() - self._batch_s
+            if self._batch > self._records:
+                self._records, self._busy_s = self._batch, time.monotonic() - self._batch_s
         self._batch = 0
 
     def _rebalanced(self, pause_s: float | None) -> None:
@@ -172,9 +171,8 @@ class PlannedConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
         try:
             answer = self._line.ask("/v1/beat", beat, BeatAnswer)
         except ControllerUnreachable:
-            with self._lock:  # nothing measured is lost by an outage, as far as it is worth keeping
+            with self._lock:  # told another time
                 self._pauses_s = [*pauses_s, *self._pauses_s][-100:]
-                self._records, self._busy_s = self._records + records, self._busy_s + busy_s
             raise
         if answer.rejoin and self.group_metadata().generation_id == beat.generation:
             log.debug("group %s: joining again for a new plan", beat.group)

@@ -88,7 +88,7 @@ class Beat:
     pauses_s: list[float] = field(default_factory=list)
     """Revoked to assigned, of each rebalance since the last beat (E-29)."""
     records: int = 0
-    """Records worked off since the last beat, and the time that took (E-3)."""
+    """Its largest batch since the last beat, and the time from getting it to asking for more (E-3)."""
     busy_s: float = 0.0
     fallbacks: int = 0
     """Assignments it made as leader without the controller, since its start."""
