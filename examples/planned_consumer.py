@@ -40,15 +40,16 @@ def main(brokers: str, topic: str, group: str, controller: str) -> None:
         max_poll_records=50,
     )
     while not stop.is_set():
-        batch = consumer.poll(timeout_ms=200)
-        for records in batch.values():
-            for _record in records:
-                time.sleep(WORK_S)
-        if batch:
-            try:
+        try:
+            batch = consumer.poll(timeout_ms=200)
+            for records in batch.values():
+                for _record in records:
+                    time.sleep(WORK_S)
+            if batch:
                 consumer.commit()
-            except KafkaError as error:  # the partitions have another owner by now, or the brokers are away
-                log.warning("not committed, so somebody reads these records again: %r", error)
+        except KafkaError as error:  # brokers away, or the partitions went to another member before the commit
+            log.warning("what was not committed is read again: %r", error)
+            stop.wait(0.5)
     consumer.close()
 
 
