@@ -65,6 +65,7 @@ class GroupController:
         self._policy: Policy | None = None
         self._built_for, self._built_s = (0.0, 0), 0.0
         self._arrivals = ArrivalSlots(settings.interval_s)
+        self._topics: frozenset[str] = frozenset()
         self._began_s: float | None = None
         self._told: dict[str, str] = {}
         self.status: dict[str, Any] = {"group": settings.group}
@@ -74,14 +75,14 @@ class GroupController:
         now_s = self._clock()
         try:
             look = self._meter.group()
-            topics = frozenset().union(*(j.topics for j in look.members.values()))
-            loads = self._meter.loads(topics) if topics else {}
+            # While a group rebalances its members' topics are not shown, and its leader wants to know loads just then.
+            self._topics = frozenset().union(*(j.topics for j in look.members.values())) or self._topics
+            loads = self._meter.loads(self._topics) if self._topics else {}
         except KafkaUnavailable as error:
             return self._held("unmeasured", f"hold: {error}")
         if loads and self._began_s is None:
             self._began_s = now_s
         numbers = self._desk.numbers(self._handles(look))
-        current = Assignment({n: look.assigned[m] for m, n in numbers.items()})
         self._spread(look, loads)
         self._warn(look)
         if not look.members and self._carrier is not None:
@@ -89,6 +90,10 @@ class GroupController:
         blocked = self._blocked(look, now_s)
         if blocked is not None:
             return self._held(*blocked)
+        try:
+            current = Assignment({n: look.assigned[m] for m, n in numbers.items()})
+        except ValueError as error:  # an assignor that is not ours may do that
+            return self._held("doubled", f"hold: {error} in group {self._settings.group}")
         if self._carrier is not None and self._carrier.is_busy:
             self._carrier.step(current, numbers, now_s)
             _TURNS.labels(self._settings.group, "carrying out").inc()
@@ -109,7 +114,8 @@ class GroupController:
 
     def _spread(self, look: GroupLook, loads: Mapping[TopicPartition, Load]) -> None:
         """What was seen goes to whoever wants to know: the desk, Prometheus, people."""
-        group, desk, capacity = self._settings.group, self._desk, self._settings.capacity_records_per_s
+        group, desk = self._settings.group, self._desk
+        capacity = self._settings.capacity_records_per_s or self._built_for[0]
         room = Room.of(capacity, self._settings.slo_s, self._settings.fill) if capacity else None
         items = {p: Item(load.rate.records_per_s, load.lag) for p, load in loads.items()}
         desk.measured(items, room, self._carrier.ours if self._carrier else ())

@@ -66,8 +66,6 @@ class Desk:
         self._pauses_s: deque[float] = deque(maxlen=_PAUSES_KEPT)
         self._asked: tuple[str, int] | None = None
         """Whom a rejoin was asked of, and the generation that it must exceed."""
-        self.answers = 0
-        """Assignment requests answered so far."""
 
     # --- what members call ---------------------------------------------------------------------------------------
 
@@ -81,7 +79,6 @@ class Desk:
             loads = {p: self._loads.get(p, Item(0.0)) for p in partitions}
             chosen = fitted(self._plan, held_by(members, numbers), loads, self._room)
             placement, _ = settled({m: chosen[n] for m, n in numbers.items()}, members, partitions, loads)
-            self.answers += 1
             told: dict[str, dict[int, tuple[float, float]]] = {}
             for p, item in loads.items():
                 told.setdefault(p.topic, {})[p.partition] = (item.rate, item.lag)
