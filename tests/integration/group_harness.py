@@ -123,6 +123,16 @@ class Group:
         assert sorted(n for numbers in held for n in numbers) == list(range(self.partitions))
         return sorted(held)
 
+    def heard(self) -> int:
+        """The generation, once every member has reported the same one."""
+
+        def found() -> int | None:
+            beats = self.desk.beats()
+            reported = {beats[m.id].generation if m.id in beats else -1 for m in self.members}
+            return reported.pop() if len(reported) == 1 and min(reported) > 0 else None
+
+        return eventually(found, "all members have reported one generation")
+
     def controller(self, settings: GroupSettings, policy: Policy, carrier: Carrier | None) -> GroupController:
         def make(capacity: float, members: int) -> Policy:
             return policy
