@@ -249,6 +249,10 @@ def test_a_group_with_another_assignor_is_left_alone_with_words(group_of: MakeGr
         decision = group.controller(settings, Algorithm2(), carrier).turn()
         assert decision is not None
         assert "the group's assignor is 'range'" in decision.reason
+        # A dry run needs no obedience: it looks at any group, sees its real assignment, and does nothing.
+        watched = group.controller(settings, Algorithm2(), None).turn()
+        assert watched is not None
+        assert watched.reason == "1 replicas hold rate and lag"
     finally:
         consumer.close()
 
