@@ -266,6 +266,7 @@ def run_settings(pipeline: Pipeline, packets: Packets, circumstances: Circumstan
         rate_window_s=window_s,
         slot_s=poll_s,
         record_bytes=packets.packet_bytes,
+        capacity_estimate=pipeline.policy.capacity_estimate,
         consumers=_at_first(pipeline, packets, circumstances),
         seed=seed,
     )

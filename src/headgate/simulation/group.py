@@ -216,7 +216,7 @@ class CooperativeGroup(Group):
                 owner = self.members[old]
                 owner.partitions.discard(partition)  # no new polls; what it has in hand it finishes
                 if owner.polled.get(partition):
-                    released_s = owner.batch_end_s()
+                    released_s = owner.batch_end_s(self.topic)
                 elif partition in owner.uncommitted:
                     owner.let_go(self.topic, partition)
             if move.new is None:

@@ -8,9 +8,11 @@ from typing import Literal, Protocol
 import numpy as np
 
 from headgate.model import ConsumerLoad, Decision, Observation, PartitionLoad
+from headgate.model.capacity import CapacityMeter, Estimate
 from headgate.simulation.arrivals import Arrivals
 from headgate.simulation.group import CooperativeGroup, EagerGroup, Group, GroupSettings, partition_of
 from headgate.simulation.outcome import Outcome
+from headgate.simulation.service import Consumer
 
 
 class Decides(Protocol):
@@ -36,6 +38,8 @@ class RunSettings:
     slot_s: float = 0.1
     """How finely the monitor samples end offsets."""
     record_bytes: int = 100
+    capacity_estimate: Estimate = "worst_case"
+    """How consumers' capacity is told from their work (E-3); the paper's choice."""
     consumers: int = 1
     seed: int = 0
 
@@ -63,6 +67,8 @@ class Monitor:
         edges = settings.slot_s * np.arange(slots + 1)
         self._per_slot = np.stack([np.diff(t.searchsorted(edges - 1e-9)) for t in group.topic.arrivals.times_s], axis=1)
         """Records per slot and partition. Only slots that ended before now are ever looked at."""
+        self._meters: dict[int, CapacityMeter] = {}
+        self._metered: dict[int, tuple[int, float]] = {}
 
     def sample_lag(self) -> None:
         for p in range(len(self._peak_lag)):
@@ -82,21 +88,27 @@ class Monitor:
             counts = tuple(new[:, p].tolist())
             partitions[partition_of(p)] = PartitionLoad(rate * settings.record_bytes, rate, lag, end, counts)
         self._peak_lag = [0] * len(self._peak_lag)
-        capacity = settings.group.capacity_records_per_s
-        consumers = {
-            n: ConsumerLoad(
-                busy_share=min(1.0, m.busy_s / max(1e-9, now - m.created_s)),
-                capacity_bytes_per_s=capacity * settings.record_bytes if m.records else None,
-                capacity_records_per_s=m.records / m.busy_s if m.records else None,
-            )
-            for n, m in group.members.items()
-        }
+        consumers = {n: self._load(member) for n, member in group.members.items()}
         pauses = [p.end_s - p.start_s for p in group.pauses[-50:]] if settings.protocol == "cooperative" else []
         return Observation(
             now, now, partitions, group.assignment, consumers, self._watching_since_s(), settings.slot_s,
             pause_s=max(pauses) if pauses else settings.group.pause_s,
             start_s=settings.group.start_up_s if group.changes else None,
         )  # fmt: skip
+
+    def _load(self, member: Consumer) -> ConsumerLoad:
+        """What a member did since the last look counts as a cycle of it (E-3)."""
+        life = id(member)  # ids of consumers are used again by later ones
+        meter = self._meters.setdefault(life, CapacityMeter(self._settings.capacity_estimate))
+        records, busy_s = self._metered.get(life, (0, 0.0))
+        meter.add(member.records - records, member.busy_s - busy_s)
+        self._metered[life] = member.records, member.busy_s
+        capacity = meter.per_s
+        return ConsumerLoad(
+            busy_share=min(1.0, member.busy_s / max(1e-9, self._group.now_s - member.created_s)),
+            capacity_bytes_per_s=None if capacity is None else capacity * self._settings.record_bytes,
+            capacity_records_per_s=capacity,
+        )
 
     def _watching_since_s(self) -> float:
         return self._group.changes[-1].ready_s if self._group.changes else 0.0
