@@ -1,5 +1,8 @@
 """E-3: what a consumer can do, from its cycles, by hand-computed numbers; and what policies make of it."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +13,7 @@ from headgate.simulation.arrivals import counted, varied
 from headgate.simulation.run import RunSettings, simulate
 
 
-def metered(estimate: Estimate, cycles: list[tuple[float, float]]) -> float | None:
+def metered(estimate: Estimate, cycles: Sequence[tuple[float, float]]) -> float | None:
     meter = CapacityMeter(estimate)
     for work, busy_s in cycles:
         meter.add(work, busy_s)
@@ -75,7 +78,7 @@ def test_simulated_consumers_report_as_live_ones_do(estimate: Estimate, expected
     costs = np.where(np.arange(100) // 10 % 2, 1.5, 0.5)
     policy = Watching()
     simulate(
-        type(arrivals)(arrivals.times_s, arrivals.duration_s, costs=(costs,)),
+        replace(arrivals, costs=(costs,)),
         policy,
         RunSettings(period_s=1.0, phase_s=0.5, warm_up_s=0.0, capacity_estimate=estimate).with_group(
             capacity_records_per_s=100.0

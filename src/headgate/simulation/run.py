@@ -67,8 +67,8 @@ class Monitor:
         edges = settings.slot_s * np.arange(slots + 1)
         self._per_slot = np.stack([np.diff(t.searchsorted(edges - 1e-9)) for t in group.topic.arrivals.times_s], axis=1)
         """Records per slot and partition. Only slots that ended before now are ever looked at."""
-        self._meters: dict[int, CapacityMeter] = {}
-        self._metered: dict[int, tuple[int, float]] = {}
+        self._meters: dict[tuple[int, float], CapacityMeter] = {}
+        self._metered: dict[tuple[int, float], tuple[int, float]] = {}
 
     def sample_lag(self) -> None:
         for p in range(len(self._peak_lag)):
@@ -98,7 +98,7 @@ class Monitor:
 
     def _load(self, member: Consumer) -> ConsumerLoad:
         """What a member did since the last look counts as a cycle of it (E-3)."""
-        life = id(member)  # ids of consumers are used again by later ones
+        life = member.consumer_id, member.created_s
         meter = self._meters.setdefault(life, CapacityMeter(self._settings.capacity_estimate))
         records, busy_s = self._metered.get(life, (0, 0.0))
         meter.add(member.records - records, member.busy_s - busy_s)

@@ -175,9 +175,8 @@ class Consumer:
         order = np.argsort(times, kind="stable") if len(pieces) > 1 else slice(None)
         service_s: float | Floats = self.service_s
         if topic.arrivals.costs is not None:
-            service_s = (
-                service_s * np.concatenate([topic.arrivals.costs[p][these] for p, these in slices.items()])[order]
-            )
+            costs = np.concatenate([topic.arrivals.costs[p][these] for p, these in slices.items()])
+            service_s = service_s * costs[order]
         return parts[order], times[order], service_s
 
     def _serve(self, topic: Topic, parts: Ints, ends: Floats, service_s: float | Floats, until_s: float) -> int:
