@@ -52,6 +52,7 @@ class RunSettings:
         return replace(self, group=replace(self.group, **changes))  # type: ignore[arg-type]
 
 
+_STARTS_KEPT = 50
 PROTOCOLS: dict[str, type[Group]] = {"eager": EagerGroup, "cooperative": CooperativeGroup}
 
 
@@ -93,7 +94,7 @@ class Monitor:
         return Observation(
             now, now, partitions, group.assignment, consumers, self._watching_since_s(), settings.slot_s,
             pause_s=max(pauses) if pauses else settings.group.pause_s,
-            start_s=settings.group.start_up_s if group.changes else None,
+            start_s=self._start_s(),
         )  # fmt: skip
 
     def _load(self, member: Consumer) -> ConsumerLoad:
@@ -109,6 +110,14 @@ class Monitor:
             capacity_bytes_per_s=None if capacity is None else capacity * self._settings.record_bytes,
             capacity_records_per_s=capacity,
         )
+
+    def _start_s(self) -> float | None:
+        """As the live controller tells it: of the newest starts the 99th percentile."""
+        group = self._settings.group
+        if group.starts is None:
+            return group.start_up_s if self._group.changes else None
+        took = [c.ready_s - c.at_s for c in self._group.changes if c.added][-_STARTS_KEPT:]
+        return sorted(took)[math.ceil(0.99 * len(took)) - 1] if took else None
 
     def _watching_since_s(self) -> float:
         return self._group.changes[-1].ready_s if self._group.changes else 0.0
