@@ -23,6 +23,8 @@ from headgate.simulation.group import CAUSE_OF, Change, GroupSettings, Pause, pa
 from headgate.simulation.outcome import Outcome
 from headgate.simulation.service import Consumer, Topic
 
+_FINDING_S = 2.0
+"""Before records come: time for a controller to find who is there."""
 TICK_S = 0.05
 """How often a consumer looks for commands; a live one does between two cycles."""
 
@@ -44,9 +46,12 @@ class ExactConsumer(SimulatedConsumer):
         self.clock.after(TICK_S, self._finish_cycle)
 
     def _announce(self) -> None:
-        """Serves up to now and lands what is committed."""
+        """Serves up to now and lands what is committed; with commands waiting, no further batch is begun."""
         now = self.clock.now_s() - self.began_s
-        self.engine.advance(self.topic, now)
+        if len(self.channel.commands[self.consumer_id]) > self.next_command:
+            self.engine.finish(self.topic, now)
+        else:
+            self.engine.advance(self.topic, now)
         for partition in self.positions:
             done = self.topic.committed[partition.partition]
             if done > self.positions[partition]:
@@ -118,6 +123,12 @@ class ExactFleet(MemoryFleet):
         self.ever.append((now, life))
         return life
 
+    def resume(self, consumer_id: int, partitions: frozenset[TopicPartition]) -> None:
+        """Starts a consumer that owned these before."""
+        self._channel.prepare(consumer_id)
+        self._volumes[consumer_id].partitions = partitions
+        self.start(consumer_id)
+
     def note_ends(self) -> None:
         """Remembers when lives ended; asked often, so exact to a step."""
         now = self._clock.now_s() - self._began_s
@@ -143,16 +154,18 @@ class ExactPipeline:
         record_bytes: int = 100,
         settings: Settings | None = None,
         measure_s: float = 1.03,
+        first_s: float = 0.0,
         rate_window_s: float = 1.0,
         capacity_estimate: Estimate = "worst_case",
-        lead_s: float = 0.0,
+        consumers: int = 0,
         seed: int = 0,
     ) -> None:
-        """`group.pause_s` is how long what is done takes to land, which every handover waits for. With `lead_s` the
-        pipeline runs that long, without traffic and with a first consumer that starts at once, before records come."""
+        """`group.pause_s` is how long what is done takes to land, which every handover waits for. So many `consumers`
+        run already and share the partitions; the controller finds them as one does that was restarted. The monitor
+        measures every `measure_s`, and says nothing before `first_s`."""
         rng = np.random.default_rng([seed, 77])
         self.clock = VirtualClock()
-        self._began_s = self.clock.now_s() + lead_s
+        self._began_s = self.clock.now_s() + (_FINDING_S if consumers else 0.0)
         behaviour = Behaviour(
             start_s=lambda _: 0.0 if self.clock.now_s() < self._began_s else group.start_s(rng),
             heartbeat_s=0.5,
@@ -160,7 +173,8 @@ class ExactPipeline:
         )
         self.channel = MemoryChannel(self.clock, behaviour)
         self.topic = Topic(arrivals)
-        self._record_bytes, self._rate_window_s, self._measure_s = record_bytes, rate_window_s, measure_s
+        self._record_bytes, self._rate_window_s = record_bytes, rate_window_s
+        self._measure_s, self._first_s = measure_s, first_s
         service_s = 1 / group.capacity_records_per_s
         self.fleet = ExactFleet(
             self.clock,
@@ -172,13 +186,19 @@ class ExactPipeline:
             record_bytes,
             capacity_estimate,
         )
+        for n in range(1, consumers + 1):
+            self.fleet.resume(n, frozenset(map(partition_of, range(n - 1, arrivals.partitions, consumers))))
         self._measure()
         capacity = group.capacity_records_per_s * record_bytes
         self._settings = settings or Settings(capacity, capacity, poll_s=0.1)
         self.controller = Controller(policy, self.channel, self.fleet, self.clock, self._settings)
 
     def _measure(self) -> None:
-        now, window_s = self.clock.now_s() - self._began_s, self._rate_window_s
+        self.clock.after(self._measure_s, self._measure)
+        now = self.clock.now_s() - self._began_s
+        if now < self._first_s:
+            return
+        window_s = min(self._rate_window_s, max(now, self._measure_s))
         rates = []
         for p in range(self.topic.arrivals.partitions):
             end = self.topic.arrived(p, now)
@@ -186,7 +206,6 @@ class ExactPipeline:
             name = partition_of(p)
             rates.append(PartitionRate(name.topic, name.partition, rate * self._record_bytes, rate, end, window_s))
         self.channel.put_measurement(Measurement(self.clock.now_ms(), window_s, "exact", tuple(rates)))
-        self.clock.after(self._measure_s, self._measure)
 
     def run(self, slo_s: float = 0.5, told: Callable[[float], None] = lambda share: None) -> Outcome:
         """To the end of the arrivals, then until the last record is done."""

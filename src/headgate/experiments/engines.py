@@ -58,6 +58,7 @@ def by_fluid(world: World, policy: Policy, heard: Heard) -> Result:
         bunched,
         decide_every=fluid_decides_every(run, step_s, world.trace.duration_s),
         rate_steps=max(1, round(run.rate_window_s / step_s)),
+        warm_up_steps=round(run.warm_up_s / step_s),
         record_bytes=run.record_bytes,
         consumers=run.consumers,
         seed=run.seed,
@@ -97,9 +98,10 @@ def by_controller(world: World, policy: Policy, heard: Heard) -> Result:
         record_bytes=run.record_bytes,
         settings=world.live,
         measure_s=run.slot_s,
+        first_s=run.warm_up_s,
         rate_window_s=run.rate_window_s,
         capacity_estimate=run.capacity_estimate,
-        lead_s=run.warm_up_s + run.phase_s,
+        consumers=run.consumers,
         seed=run.seed,
     )
     return pipeline.run(run.slo_s, heard)

@@ -69,8 +69,6 @@ class Circumstances:
             raise ConfigError(f"the {self.engine} engine moves cooperatively only: leave out --eager")
         if self.engine == "fluid" and self.spacing == "random":
             raise ConfigError("a fluid has no single records to place at random: use --spacing even or burst")
-        if self.engine == "controller" and self.consumers is not None:
-            raise ConfigError("the controller begins as a new pipeline does, with one consumer: leave out --consumers")
 
     @classmethod
     def of(

@@ -29,6 +29,8 @@ class FluidSettings:
     """Steps between two decisions."""
     rate_steps: int = 1
     """Arrival rates are means over so many steps, or over those since the last decision if that is longer."""
+    warm_up_steps: int = 1
+    """Before the first decision (E-21)."""
     record_bytes: float = 100.0
     consumers: int = 1
     seed: int = 0
@@ -161,7 +163,7 @@ class _Flow:
 
     def decide(self, policy: Decides, step: int) -> None:
         now = step * self._set.step_s
-        if self._pending is not None or step == 0:
+        if self._pending is not None or step < max(1, self._set.warm_up_steps):
             return
         decision = policy.decide(self._observe(now, step))
         self._log.append((now, decision))

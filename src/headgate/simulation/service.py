@@ -93,6 +93,10 @@ class Consumer:
         if self.partitions:
             self._poll(topic, until_s)
 
+    def finish(self, topic: Topic, until_s: float) -> bool:
+        """Goes on with the batch in hand and polls no other; True if nothing is in hand any more."""
+        return not self.polled or self._finish_batch(topic, until_s)
+
     def batch_end_s(self, topic: Topic) -> float:
         """When the batch in hand is processed."""
         return self.free_s + self.service_s * sum(topic.cost(p, n) for p, n in self.polled.items())
