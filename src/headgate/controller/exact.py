@@ -6,7 +6,7 @@ includes everything the controller adds to it: waiting for acknowledgements, for
 """
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -186,8 +186,9 @@ class ExactPipeline:
             record_bytes,
             capacity_estimate,
         )
+        self._at_first = {partition_of(p): 1 + p % consumers for p in range(arrivals.partitions if consumers else 0)}
         for n in range(1, consumers + 1):
-            self.fleet.resume(n, frozenset(map(partition_of, range(n - 1, arrivals.partitions, consumers))))
+            self.fleet.resume(n, frozenset(p for p, owner in self._at_first.items() if owner == n))
         self._measure()
         capacity = group.capacity_records_per_s * record_bytes
         self._settings = settings or Settings(capacity, capacity, poll_s=0.1)
@@ -225,7 +226,7 @@ class ExactPipeline:
                 break
             if now > end_s + 86_400:
                 raise RuntimeError("records were left without an owner")
-        changes, pauses = _from_journal(self.channel.records, self._began_s)
+        changes, pauses = _from_journal(self.channel.records, self._began_s, self._at_first)
         times = self.topic.arrivals.times_s
         lives = self.fleet.bills()
         billed_s = sum(max(0.0, min(end_s if ended is None else ended, end_s) - began) for _, began, ended in lives)
@@ -243,13 +244,14 @@ class ExactPipeline:
         )
 
 
-def _from_journal(records: Iterable[DecisionRecord], began_s: float) -> tuple[tuple[Change, ...], tuple[Pause, ...]]:
-    """What the controller wrote down, as the simulator tells it: changes since records came, and whom they stopped.
+def _from_journal(
+    records: Iterable[DecisionRecord], began_s: float, owners: Mapping[TopicPartition, int]
+) -> tuple[tuple[Change, ...], tuple[Pause, ...]]:
+    """What the controller wrote down, as the simulator tells it: changes, and whom they stopped.
 
     The journal times a handover as a whole, so every partition that moved counts as paused for all of it.
     """
     changes, pauses = [], []
-    owners: dict[TopicPartition, int] = {}
     for record in records:
         if record.outcome != "applied":
             continue
@@ -259,7 +261,7 @@ def _from_journal(records: Iterable[DecisionRecord], began_s: float) -> tuple[tu
         moved = [p for p, n in following.items() if owners.get(p, n) != n]
         gone, came = set(owners.values()) - set(following.values()), set(following.values()) - set(owners.values())
         kind = "up" if came else "down" if gone else "reassign"
-        if owners and done_s > 0:  # the first assignment is no change
+        if owners:  # the first assignment is no change
             changes.append(Change(ready_s - record.ready_s, ready_s, kind, len(came), len(gone), len(moved)))
             pauses += [Pause(p.partition, ready_s, done_s, CAUSE_OF[kind]) for p in moved]
         owners = following

@@ -13,6 +13,7 @@ from headgate.simulation.arrivals import Arrivals
 from headgate.simulation.group import CooperativeGroup, EagerGroup, Group, GroupSettings, partition_of
 from headgate.simulation.outcome import Outcome
 from headgate.simulation.service import Consumer
+from headgate.simulation.start_times import StartTimes
 
 
 class Decides(Protocol):
@@ -48,7 +49,7 @@ class RunSettings:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name):g}")
 
-    def with_group(self, **changes: float | bool) -> "RunSettings":
+    def with_group(self, **changes: float | bool | StartTimes) -> "RunSettings":
         return replace(self, group=replace(self.group, **changes))  # type: ignore[arg-type]
 
 
