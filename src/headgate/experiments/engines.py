@@ -50,13 +50,13 @@ def by_group(world: World, policy: Policy, heard: Heard) -> Result:
 
 def by_fluid(world: World, policy: Policy, heard: Heard) -> Result:
     run, bunched = world.settings, world.packets.arrivals.name == "burst"
-    step_s = fluid_step_s(run)
+    step_s = fluid_step_s(world.trace)
     settings = FluidSettings(
         run.group,
         run.slo_s,
         step_s,
         bunched,
-        decide_every=fluid_decides_every(run, step_s, world.trace.duration_s),
+        decide_every=fluid_decides_every(world.trace),
         rate_steps=max(1, round(run.rate_window_s / step_s)),
         warm_up_steps=round(run.warm_up_s / step_s),
         record_bytes=run.record_bytes,
@@ -66,12 +66,13 @@ def by_fluid(world: World, policy: Policy, heard: Heard) -> Result:
     return simulate_fluid(flow(world, step_s, bunched), InRecords(policy, world.packets), settings, heard)
 
 
-def fluid_step_s(run: RunSettings) -> float:
-    return max(1.0, run.slot_s)
+def fluid_step_s(trace: Trace) -> float:
+    return max(1.0, trace.duration_s / MOST_STEPS)
 
 
-def fluid_decides_every(run: RunSettings, step_s: float, duration_s: float) -> int:
-    return max(1, round(duration_s / MOST_FLUID_LOOKS / step_s), round(run.period_s / step_s))
+def fluid_decides_every(trace: Trace) -> int:
+    """In steps; more often than the other engines, for which a look costs more."""
+    return max(1, round(trace.duration_s / MOST_FLUID_LOOKS / fluid_step_s(trace)))
 
 
 def flow(world: World, step_s: float, bunched: bool) -> Floats:

@@ -157,8 +157,8 @@ def write_csv(found: Sequence[Sample], file: Path) -> None:
 
 def report(runs: Sequence[LiveRun], found: Sequence[Sample], how: str) -> str:
     cycles = [
-        f"- {run.fleet}: {len(run.cycles)} cycles, {_cycles(run)}; {run.failed} decisions were not carried out "
-        "(out of sync) and are not counted."
+        f"- {run.fleet}: {len(run.cycles)} cycles, {_cycles(run)}; {run.failed} decisions were not carried out (out of "
+        "sync) and are missing above: a start beyond `controller.ready_deadline_s` (120 s) shows here, not in t3."
         for run in runs
     ]
     return "\n".join(

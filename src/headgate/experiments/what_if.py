@@ -367,15 +367,14 @@ def _resolution(world: World, engine: EngineName) -> Resolution:
     run, packets = world.settings, world.packets
     period_s = run.period_s
     if engine == "fluid":
-        step_s = fluid_step_s(run)
-        period_s = step_s * fluid_decides_every(run, step_s, world.trace.duration_s)
+        period_s = fluid_step_s(world.trace) * fluid_decides_every(world.trace)
     return Resolution(
         packets.arrivals.events,
         packets.packet_bytes,
         packets.mean_records,
         run.group.capacity_records_per_s,
         world.live.poll_s if engine == "controller" else period_s,
-        fluid_step_s(run) if engine == "fluid" else None,
+        fluid_step_s(world.trace) if engine == "fluid" else None,
     )
 
 
