@@ -78,9 +78,9 @@ def test_a_policy_that_goes_by_lag_and_arrivals_runs_on_it_too() -> None:
     policy = Slo(slo_s=5.0, quantile=0.95, consumer_capacity_bytes_per_s=2000.0, start_s=3.0)
     world = World(policy)
     world.run(20, each_per_s=2)
-    world.run(60, each_per_s=9)  # 54 records a second, 20 for each consumer
+    world.run(30, each_per_s=9)  # 54 records a second, 20 for each consumer
     assert len(world.controller.assignment) >= 3
-    world.run(60, each_per_s=0)
+    world.run(40, each_per_s=0)
     assert world.lag == 0
 
 

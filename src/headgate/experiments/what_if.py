@@ -121,7 +121,7 @@ class Resolution:
 
     @property
     def latency_s(self) -> float:
-        """Latencies are exact to about the time one packet takes; how load is spread over a step, a fluid knows."""
+        """Latencies are exact to about the time one packet takes."""
         return 1 / self.packets_per_s
 
 
@@ -254,9 +254,9 @@ def run_settings(pipeline: Pipeline, packets: Packets, circumstances: Circumstan
         GroupSettings(
             packets.per_s(capacity),
             circumstances.start_s,
-            circumstances.starts,
             circumstances.pause_s,
             max_poll_records=max(1, round(pipeline.consumer.batch_bytes / packets.packet_bytes)),
+            starts=circumstances.starts,
         ),
         circumstances.protocol,
         slo_s=queueing_s(circumstances.slo_s, circumstances.fixed_s),

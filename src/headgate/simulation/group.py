@@ -32,8 +32,6 @@ class GroupSettings:
     capacity_records_per_s: float = 200.0
     start_up_s: float = 3.0
     """From the request, which is when billing begins, to being able to work."""
-    starts: StartTimes | None = None
-    """Drawn for every change instead of `start_up_s`: until all of its consumers are ready, as t3 is defined."""
     pause_s: float = 0.05
     """t_r: how long a rebalance, or the move of one partition, keeps it from being served."""
     heartbeat_s: float = 3.0
@@ -41,6 +39,8 @@ class GroupSettings:
     """A member that rejoined early blocks until the last one did (A-8)."""
     max_poll_records: int = MAX_POLL_RECORDS
     """The largest batch; a partition that moves waits for the one in hand."""
+    starts: StartTimes | None = None
+    """Drawn for every change instead of `start_up_s`: until all of its consumers are ready, as t3 is defined."""
 
     def start_s(self, rng: np.random.Generator) -> float:
         """How long the consumers of one change take to start."""
