@@ -23,6 +23,7 @@ from headgate.simulation.group import CAUSE_OF, Change, GroupSettings, Pause, pa
 from headgate.simulation.outcome import Outcome
 from headgate.simulation.service import Consumer, Topic
 
+_LANDS_AT_ONCE = GroupSettings(pause_s=0.0)
 _FINDING_S = 2.0
 """Before records come: time for a controller to find who is there."""
 TICK_S = 0.05
@@ -149,7 +150,7 @@ class ExactPipeline:
         self,
         arrivals: Arrivals,
         policy: Policy,
-        group: GroupSettings = GroupSettings(pause_s=0.0),  # noqa: B008 (frozen)
+        group: GroupSettings = _LANDS_AT_ONCE,
         *,
         record_bytes: int = 100,
         settings: Settings | None = None,
