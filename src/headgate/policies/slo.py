@@ -31,9 +31,9 @@ def _direction(here: int, there: int) -> str:
     return "up" if there > here else "down" if there < here else "move"
 
 
-EXCHANGE = 2.0
+EXCHANGE = 3.0
 """Budgets of late records that one consumer is worth while the budget is spent as it comes in. Tuned on W1."""
-BY_MOVES = 0.13
+BY_MOVES = 0.2
 """How much dearer late records get by the share of the budget that moving everything once would take. Tuned on W1 with
 rebalances of 2 s."""
 GRACE_S = 120.0
@@ -109,7 +109,7 @@ class Slo:
             return self._blind(seen, "less than two beats of arrivals are known")
         start_s = self.start_s if seen.start_s is None else seen.start_s
         pause_s = self.pause_s if seen.pause_s is None else seen.pause_s
-        self._account.add(seen, mu)
+        self._account.add(seen, mu, pause_s, self.waits_s)
         load = self._forecast.load(start_s + self.interval_s)
         price = self._price(load, mu, pause_s)
         return self._choose(seen, load, mu, start_s, pause_s, price)
