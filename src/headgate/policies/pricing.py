@@ -60,8 +60,9 @@ class Prices:
             return False
         load = self.load
         highest = max(load.at(0.0), load.at(self.start_s + self.interval_s + self.payback_s))
-        shares = _Sets.of([current[c] for c in current], self._places()).summed(load.shares)
-        late = late_per_s(load, shares, highest, self.capacity_records_per_s, self.slo_s) + self._late_by_jumps(shares)
+        sets = _Sets.of([current[c] for c in current], self._places())
+        shares = sets.summed(load.shares)
+        late = late_per_s(load, shares, highest, self.capacity_records_per_s, self.slo_s) + self._late_by_jumps(sets)
         return bool(self.late_price * late.sum() * self.payback_s < CALM)
 
     def work(self) -> dict[TopicPartition, float]:
@@ -78,7 +79,8 @@ class Prices:
                 column.setdefault(held, len(column))
         place = self._places()
         sets = _Sets.of(list(column), place)
-        soon, later = self._late(sets, 0.0), self._late(sets, self.start_s)
+        by_jumps = self._late_by_jumps(sets)
+        soon, later = (self._late(sets, wait_s) + by_jumps for wait_s in (0.0, self.start_s))
         return [self._option(current, option, column, soon, later, place) for option in found]
 
     def _option(
@@ -128,17 +130,19 @@ class Prices:
         step_s = self.payback_s / STEPS
         ahead = np.array([load.at(begin_s + (n + 0.5) * step_s) for n in range(STEPS)])
         behind = late_by_backlog(np.outer(ahead, shares), backlogs, capacity, step_s) / self.payback_s
-        result: Floats = late + self._late_by_jumps(shares) + behind
+        result: Floats = late + behind
         return result
 
-    def _late_by_jumps(self, shares: Floats) -> Floats:
+    def _late_by_jumps(self, sets: "_Sets") -> Floats:
         """Late records per second to expect from jumps like those seen before, which give no time to start anybody."""
-        load = self.load
-        late = np.zeros(len(shares))
-        for level in load.jumps:
-            if level > load.level:
-                late += late_per_s(load, shares, level, self.capacity_records_per_s, self.slo_s)
-                late += np.maximum(0.0, shares * level - self.capacity_records_per_s)  # to be worked off afterwards
+        load, capacity = self.load, self.capacity_records_per_s
+        late, now = np.zeros(sets.count), sets.summed(load.shares) * load.level
+        for jump in load.jumps:
+            added = jump.level - load.level
+            if added > 0:
+                rates = now + added * sets.summed(jump.pattern)
+                late += late_per_s(load, rates / jump.level, jump.level, capacity, self.slo_s)
+                late += np.maximum(0.0, rates - capacity)  # to be worked off afterwards
         exposed_s = self.start_s + 1.5 * self.interval_s
         return late * exposed_s * load.jumps_per_s / max(1, len(load.jumps))
 

@@ -4,6 +4,7 @@ Every option, the present assignment among them, is priced alike: its consumers,
 under it, plus the records that getting there makes late. The option that pays for itself soonest is taken, if one does.
 """
 
+import math
 from dataclasses import dataclass
 
 from headgate.model import Alert, Alternative, Assignment, Decision, Observation, TopicPartition
@@ -31,14 +32,16 @@ def _direction(here: int, there: int) -> str:
     return "up" if there > here else "down" if there < here else "move"
 
 
-EXCHANGE = 3.0
+EXCHANGE = 7.0
 """Budgets of late records that one consumer is worth while the budget is spent as it comes in. Tuned on W1."""
-BY_MOVES = 0.2
+BY_MOVES = 0.65
 """How much dearer late records get by the share of the budget that moving everything once would take. Tuned on W1 with
 rebalances of 2 s."""
+AIM = 0.85
+PATIENT_S = 120.0
 GRACE_S = 120.0
 """Budget granted in advance, in seconds of traffic: the first late record is not a crisis."""
-CHEAPEST, DEAREST = 0.5, 10.0
+CHEAPEST, DEAREST = 0.5, 20.0
 """Limits of the price relative to the one above, with nothing spent and with much overspent."""
 
 
@@ -126,12 +129,13 @@ class Slo:
     def _price(self, load: Load, mu: float, pause_s: float) -> float:
         """Consumer-seconds that one late record is worth, dearer the more of the budget is spent or moves will take."""
         share = 1 - self.quantile
-        spent = self._account.late / (share * (self._account.records + GRACE_S * max(load.mean_level, 1.0)))
         usual = max(load.mean_level, load.level, mu)  # a trace that starts from nothing is not judged by nothing
         allowed_per_s = share * usual * self.thrift * EXCHANGE
         everything = late_by_moving(usual * load.shares, pause_s, mu, self.slo_s)
         by_moves = everything / (share * usual * self._payback_s(pause_s))
-        return (min(max(spent**2, CHEAPEST), DEAREST) + BY_MOVES * by_moves) / allowed_per_s
+        debt_s = (self._account.late / share - AIM * self._account.records) / usual
+        factor = math.exp(min(max(debt_s / PATIENT_S, math.log(CHEAPEST)), math.log(DEAREST)))
+        return (factor + BY_MOVES * by_moves) / allowed_per_s
 
     def _payback_s(self, pause_s: float) -> float:
         return max(self.payback_s, self.patience * pause_s)
