@@ -6,7 +6,7 @@ Both notice a sudden change by its size against their own noise, and then forget
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -188,6 +188,8 @@ class Forecast:
                 if used[-1] > expected:
                     self._jumps.append(self._jump(beats, known))
                 used = used[-1:]
+        elif self._jumps and used[-1] > self._jumps[-1].level:  # the beat that showed the jump held only part of it
+            self._jumps[-1] = replace(self._jumps[-1], level=float(used[-1]))
         if len(used) < 4:
             return max(0.0, float(used.mean())), 0.0, math.sqrt(max(1.0, float(used.mean())) / len(used))
         line = self._fitting(used)

@@ -34,7 +34,7 @@ def _direction(here: int, there: int) -> str:
 
 EXCHANGE = 7.0
 """Budgets of late records that one consumer is worth while the budget is spent as it comes in. Tuned on W1."""
-BY_MOVES = 0.65
+BY_MOVES = 0.7
 """How much dearer late records get by the share of the budget that moving everything once would take. Tuned on W1 with
 rebalances of 2 s."""
 AIM = 0.85
