@@ -120,9 +120,7 @@ class LateAccount:
             backlog = max(0.0, backlog - drained)
         self._backlog[consumer] = backlog
 
-    def _change_hands(
-        self, seen: Observation, capacity_records_per_s: float, pause_s: float, waits_s: float
-    ) -> None:
+    def _change_hands(self, seen: Observation, capacity_records_per_s: float, pause_s: float, waits_s: float) -> None:
         """What moved stood still meanwhile; what waits now, waits with its new owner."""
         before, loads = self._owned.by_partition(), seen.partitions
         moved = [

@@ -1,6 +1,6 @@
 """What every option costs: its consumers, the records late under it, and the records that getting there makes late."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +42,8 @@ class Prices:
     """Of each of the load's partitions, now."""
     stands: Floats
     """Records of each partition that wait too long already."""
+    spares: Set[int]
+    """Consumers that run and own nothing: they need no start."""
     capacity_records_per_s: float
     slo_s: float
     late_price: float
@@ -64,6 +66,9 @@ class Prices:
         shares = sets.summed(load.shares)
         late = late_per_s(load, shares, highest, self.capacity_records_per_s, self.slo_s) + self._late_by_jumps(sets)
         return bool(self.late_price * late.sum() * self.payback_s < CALM)
+
+    def shares(self) -> dict[TopicPartition, float]:
+        return dict(zip(self.load.partitions, self.load.shares.tolist(), strict=True))
 
     def work(self) -> dict[TopicPartition, float]:
         """Each partition's share of all there is to do within the payback time, what stands included."""
@@ -93,13 +98,14 @@ class Prices:
         place: dict[TopicPartition, int],
     ) -> Option:
         load, price = self.load, self.late_price
-        created = len(option.owners.keys() - current.owners.keys())
-        deleted = len(current.owners.keys() - option.owners.keys())
-        late = later if created else soon
+        new = option.owners.keys() - current.owners.keys()
+        created, deleted = len(new), len(current.owners.keys() - option.owners.keys())
+        is_waited_for = bool(new - self.spares)
+        late = later if is_waited_for else soon
         kept = late[:, [column[held] for held in current.owners.values()]].sum(axis=1)
         then = late[:, [column[held] for held in option.owners.values()]].sum(axis=1)
         savings = len(current) - len(option) + price * (kept - then)
-        effect_s = self.interval_s + (self.start_s if created else 0.0)
+        effect_s = self.interval_s + (self.start_s if is_waited_for else 0.0)
         got = [place[p] for c, held in option.owners.items() for p in held - current[c]]
         moved = load.shares[[n for n in got if self.owners[n]]]
         by_moves, by_moves_later = (
