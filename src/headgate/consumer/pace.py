@@ -9,18 +9,26 @@ from dataclasses import dataclass
 class Pace:
     """Throughput, busy share and capacity, smoothed over the last cycles."""
 
+    cap_bytes_per_s: float = math.inf
+    """What the consumer is allowed; it can do no more than that, however short its cycles are."""
     throughput_bytes_per_s: float = 0.0
     busy_share: float = 0.0
     capacity_bytes_per_s: float = 0.0
+    """0 until it is known."""
+    _is_warm: bool = False
 
     def add(self, payload_bytes: int, busy_s: float, total_s: float, peak: bool) -> None:
         weight = 1 - math.exp(-total_s / 10)
         self.throughput_bytes_per_s += weight * (payload_bytes / max(total_s, 1e-6) - self.throughput_bytes_per_s)
         self.busy_share += weight * (busy_s / max(total_s, 1e-6) - self.busy_share)
-        if peak and busy_s > 0:  # only a full batch shows what the consumer can do (L-26)
-            measured = payload_bytes / busy_s
-            known = self.capacity_bytes_per_s
-            self.capacity_bytes_per_s = measured if known == 0 else known + 0.3 * (measured - known)
+        if not peak or busy_s <= 0:  # only a full batch shows what the consumer can do (L-26)
+            return
+        if not self._is_warm:  # and not the first one: Spark loads and compiles its code in it
+            self._is_warm = True
+            return
+        measured = min(payload_bytes / busy_s, self.cap_bytes_per_s)
+        known = self.capacity_bytes_per_s
+        self.capacity_bytes_per_s = measured if known == 0 else known + 0.3 * (measured - known)
 
 
 class Patience:

@@ -16,15 +16,16 @@ from headgate.policies.lateness import LateAccount, late_by_moving
 from headgate.policies.pricing import Prices
 from headgate.policies.seen import adopted, capacity, held, unowned
 
-EXCHANGE = 7.0
-"""Budgets of late records that one consumer is worth while nothing is owed. Tuned on W1."""
+EXCHANGE = 8.0
+"""How many times the late records allowed in what one consumer does, that consumer is worth while nothing is owed.
+Tuned on W1."""
 DEBT_S = 120.0
 """Late records get e times dearer, or cheaper, for every so many seconds of budget overspent, or saved."""
 CHEAPEST, DEAREST = 0.5, 20.0
 """Limits of that."""
 AIM = 0.85
 """The share of the budget that may be spent: one who aims at all of it misses every other time."""
-BY_MOVES = 0.7
+BY_MOVES = 0.78
 """How much dearer late records get by the share of the budget that moving everything once would take. Tuned on W1 with
 rebalances of 2 s."""
 
@@ -148,7 +149,7 @@ class Slo:
         by_debt = min(max(math.exp(min(debt_s / DEBT_S, 100.0)), CHEAPEST), DEAREST)
         everything = late_by_moving(usual * load.shares, pause_s, mu, self.slo_s)
         by_moves = BY_MOVES * everything / (allowed_per_s * payback_s)
-        return (by_debt + by_moves) / (allowed_per_s * self.thrift * EXCHANGE)
+        return (by_debt + by_moves) / ((1 - self.quantile) * mu * self.thrift * EXCHANGE)
 
     def _remember_waste(self, now_s: float, choice: Choice) -> None:
         wasting = choice.keeps and choice.fewer_would_do
