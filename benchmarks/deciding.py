@@ -11,7 +11,7 @@ from headgate.policies.binpack_lag import Algorithm2
 from headgate.policies.kubernetes import Keda
 from headgate.policies.slo import Slo
 
-TURNS, WARM_UP = 9, 12
+TURNS, WARM_UP = 9, 4
 PARTITIONS_PER_CONSUMER = 20
 RECORDS_PER_S = 1000.0
 """Of one consumer."""

@@ -146,7 +146,5 @@ def _unavoidable(results: Results, seeds: int) -> str:
         "anew, at no cost. The second is late only with jumps higher than all before: nobody who pays for nothing "
         "beyond what was seen is late less often.\n\n"
         "| trace | knows all: replica-min for 99.5 % | never lets go: SLA % at replica-min | ours |\n"
-        "|---|---|---|---|\n"
-        + "\n".join(lines)
-        + "\n"
+        "|---|---|---|---|\n" + "\n".join(lines) + "\n"
     )

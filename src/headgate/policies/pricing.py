@@ -106,7 +106,8 @@ class Prices:
         then = late[:, [column[held] for held in option.owners.values()]].sum(axis=1)
         savings = len(current) - len(option) + price * (kept - then)
         effect_s = self.interval_s + (self.start_s if is_waited_for else 0.0)
-        got = [place[p] for c, held in option.owners.items() for p in held - current[c]]
+        changed = [(c, held) for c, held in option.owners.items() if held is not current.owners.get(c)]
+        got = [place[p] for c, held in changed for p in held - current[c]]
         moved = load.shares[[n for n in got if self.owners[n]]]
         by_moves, by_moves_later = (
             late_by_moving(load.at(effect_s + wait_s) * moved, self.pause_s, self.capacity_records_per_s, self.slo_s)
