@@ -9,22 +9,28 @@ from headgate.model.capacity import CapacityMeter, Estimate
 class Pace:
     """Throughput and busy share, smoothed over the last cycles, and capacity as the chosen estimate has it."""
 
-    def __init__(self, estimate: Estimate = "mean") -> None:
+    def __init__(self, estimate: Estimate = "mean", cap_bytes_per_s: float = math.inf) -> None:
+        """With a cap the consumer can do no more than that, however short its cycles are."""
         self.throughput_bytes_per_s = 0.0
         self.busy_share = 0.0
+        self._cap_bytes_per_s = cap_bytes_per_s
         self._capacity = CapacityMeter(estimate)
+        self._is_warm = False
 
     @property
     def capacity_bytes_per_s(self) -> float:
         """0 while it is not known."""
-        return self._capacity.per_s or 0.0
+        return min(self._capacity.per_s or 0.0, self._cap_bytes_per_s)
 
     def add(self, payload_bytes: int, busy_s: float, total_s: float, peak: bool) -> None:
         weight = 1 - math.exp(-total_s / 10)
         self.throughput_bytes_per_s += weight * (payload_bytes / max(total_s, 1e-6) - self.throughput_bytes_per_s)
         self.busy_share += weight * (busy_s / max(total_s, 1e-6) - self.busy_share)
-        if peak:  # only a full batch shows what the consumer can do (L-26)
+        if not peak:  # only a full batch shows what the consumer can do (L-26)
+            return
+        if self._is_warm:  # and not the first one: Spark loads and compiles its code in it
             self._capacity.add(payload_bytes, busy_s)
+        self._is_warm = True
 
 
 class Patience:
