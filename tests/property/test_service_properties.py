@@ -26,11 +26,20 @@ items = st.dictionaries(
 @given(times, st.floats(0, 60), st.floats(0.001, 2))
 def test_completions_are_those_of_serving_one_by_one(arrivals: list[float], free_s: float, service_s: float) -> None:
     fast = completions(np.array(arrivals), free_s, service_s)
-    assert list(fast) == pytest.approx(completions_one_by_one(arrivals, free_s, service_s))
+    assert list(fast) == pytest.approx(completions_one_by_one(arrivals, free_s, [service_s] * len(arrivals)))
+
+
+@given(times, st.floats(0, 60), st.integers(0, 1000))
+def test_records_of_different_cost_are_done_as_if_served_one_by_one(
+    arrivals: list[float], free_s: float, seed: int
+) -> None:
+    services_s = np.random.default_rng(seed).uniform(0.001, 2, len(arrivals))
+    fast = completions(np.array(arrivals), free_s, services_s)
+    assert list(fast) == pytest.approx(completions_one_by_one(arrivals, free_s, services_s.tolist()))
 
 
 def by_hand(
-    arrivals: list[list[float]], service_s: float, looks: list[float]
+    arrivals: list[list[float]], services_s: list[list[float]], looks: list[float]
 ) -> tuple[dict[tuple[int, int], float], list[list[int]]]:
     """A consumer as the sample application is written: poll, process all, commit, poll again."""
     queue = sorted((t, p, n) for p, ts in enumerate(arrivals) for n, t in enumerate(ts))
@@ -41,7 +50,7 @@ def by_hand(
         now = max(now, queue[at][0])
         batch = [r for r in queue[at:] if r[0] <= now + 1e-9][:MAX_POLL_RECORDS]
         for _, p, n in batch:
-            now += service_s
+            now += services_s[p][n]
             done[p, n] = now
         commits += [(now, p) for _, p, _ in batch]
         at += len(batch)
@@ -54,16 +63,21 @@ def by_hand(
 @given(
     st.lists(times, min_size=1, max_size=3),
     st.sampled_from([0.05, 0.3, 1.0]),
+    st.sampled_from([(1.0, 1.0), (0.5, 1.75)]),
     st.lists(st.floats(0, 70), min_size=1, max_size=6).map(sorted),
 )
 def test_a_consumer_serves_and_commits_as_the_sample_application_does(
-    arrivals: list[list[float]], service_s: float, looks: list[float]
+    arrivals: list[list[float]], service_s: float, odd_and_even: tuple[float, float], looks: list[float]
 ) -> None:
     # Times on a grid no batch ends on, so that "at the same moment" is never a matter of rounding.
     gridded = [[round(t * 8) / 8 + 0.013 for t in ts] for ts in arrivals]
     looks = [round(x * 8) / 8 + 0.007 for x in looks]
-    done, committed = by_hand(gridded, service_s, looks)
-    topic = Topic(Arrivals(tuple(np.array(t) for t in gridded), 100.0))
+    costs = [[odd_and_even[n % 2] for n in range(len(ts))] for ts in gridded]
+    done, committed = by_hand(gridded, [[service_s * cost for cost in each] for each in costs], looks)
+    alike = odd_and_even == (1.0, 1.0)
+    topic = Topic(
+        Arrivals(tuple(np.array(t) for t in gridded), 100.0, costs=None if alike else tuple(np.array(c) for c in costs))
+    )
     consumer = Consumer(1, 0.0, service_s, partitions=set(range(len(gridded))))
     for look, expected in zip(looks, committed, strict=True):
         consumer.advance(topic, look)

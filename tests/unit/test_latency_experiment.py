@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headgate.experiments.campaign import Case, Results, Run, run_all, run_case
-from headgate.experiments.clairvoyant import bound, bound_of_the_curve, placements
+from headgate.experiments.clairvoyant import bound, bound_of_the_curve, placements, without_foresight
 from headgate.experiments.latency_cases import held_out, sweeps, tables, variants
 from headgate.experiments.latency_report import report
 from headgate.simulation.arrivals import burst, even
@@ -101,3 +101,10 @@ def test_the_clairvoyant_bound_is_below_ours_and_exact_on_small_cases() -> None:
     least = bound(batches, 100.0, 99.5)
     assert least.sla_percent >= 99.5
     assert least.replica_minutes < cost(runs("w1/ours", 1))
+
+
+def test_without_foresight_a_jump_is_late_until_what_it_needs_is_there() -> None:
+    # Five seconds of 100 fit one replica, six of 180 need two, which are there after four: 4 · 80 late of 1,580.
+    found = without_foresight(np.array([[50, 50]] * 5 + [[90, 90]] * 6), 100.0, 4)
+    assert found.sla_percent == pytest.approx(100 * (1 - 320 / 1580))
+    assert found.replica_minutes == pytest.approx((9 * 1 + 2 * 2) / 60)

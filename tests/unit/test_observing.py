@@ -2,8 +2,9 @@
 
 import pytest
 
-from headgate.controller.observing import ArrivalSlots, Recent, cost_of_changes, in_records, observe
+from headgate.controller.observing import ArrivalSlots, Measurements, Recent, cost_of_changes, in_records, observe
 from headgate.controller.planning import Answer, Heard, alive_at, situation
+from headgate.controller.virtual import Behaviour, MemoryChannel, VirtualClock
 from headgate.errors import HeadgateError
 from headgate.model import Alert, Alternative, Assignment, ConsumerLoad, Decision, Observation, TopicPartition
 from headgate.model.messages import (
@@ -101,6 +102,25 @@ def test_a_look_without_a_new_measurement_adds_nothing_to_a_forecast() -> None:
     load = forecast.load(1.0)
     assert load.level == pytest.approx(10.0)
     assert load.mean_level == pytest.approx(10.0)
+
+
+def test_a_look_is_due_when_something_new_was_measured_and_once_a_slot_without() -> None:
+    clock = VirtualClock()
+    channel = MemoryChannel(clock, Behaviour())
+    measurements = Measurements(channel, clock, 1.0)
+    assert not measurements.is_look_due
+    channel.put_measurement(measured(clock.now_s(), 10))
+    measurements.refresh()
+    assert measurements.is_look_due
+    measurements.recent()
+    clock.wait(0.2)
+    assert not measurements.is_look_due
+    channel.put_measurement(measured(clock.now_s(), 12))
+    measurements.refresh()
+    assert measurements.is_look_due
+    measurements.recent()
+    clock.wait(1.0)
+    assert measurements.is_look_due  # timers run on
 
 
 def test_what_changes_cost_is_the_99th_percentile_of_the_newest_applied_ones() -> None:

@@ -5,14 +5,29 @@ import pytest
 from headgate.consumer.pace import Pace, Patience
 
 
-def test_only_full_batches_say_what_a_consumer_can_do() -> None:
+def test_only_full_batches_say_what_a_consumer_can_do_and_not_the_first() -> None:
     pace = Pace()
     pace.add(payload_bytes=1000, busy_s=0.1, total_s=1.0, peak=False)
+    pace.add(payload_bytes=5000, busy_s=50.0, total_s=50.0, peak=True)  # a cold start
     assert pace.capacity_bytes_per_s == 0
     pace.add(payload_bytes=5000, busy_s=0.5, total_s=0.5, peak=True)
     assert pace.capacity_bytes_per_s == 10_000
     pace.add(payload_bytes=5000, busy_s=0.25, total_s=0.5, peak=True)
-    assert pace.capacity_bytes_per_s == pytest.approx(13_000)  # three tenths of the way to 20,000
+    assert pace.capacity_bytes_per_s == pytest.approx(10_000 / 0.75)  # all bytes over all working time (E-3)
+
+
+def test_a_consumer_of_fixed_capacity_reports_none() -> None:
+    pace = Pace("fixed")
+    pace.add(payload_bytes=5000, busy_s=0.5, total_s=0.5, peak=True)
+    assert pace.capacity_bytes_per_s == 0
+    assert pace.throughput_bytes_per_s > 0
+
+
+def test_a_capped_consumer_can_do_no_more_than_its_cap() -> None:
+    pace = Pace(cap_bytes_per_s=4000.0)
+    for _ in range(2):
+        pace.add(payload_bytes=5000, busy_s=0.5, total_s=1.25, peak=True)
+    assert pace.capacity_bytes_per_s == 4000
 
 
 def test_a_steady_pace_is_learned_in_a_few_times_ten_seconds() -> None:

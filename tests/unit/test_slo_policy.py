@@ -1,5 +1,6 @@
 """Our policy: what it forecasts, what it thinks will be late, when it acts, and what it says it cannot mend."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from headgate.model import Assignment, ConsumerLoad, Decision, Observation, Part
 from headgate.policies.advice import hot_partitions, slow_moves
 from headgate.policies.forecast import Forecast, Load
 from headgate.policies.lateness import LateAccount, late_by_moving, late_per_s
+from headgate.policies.pricing import Prices
 from headgate.policies.slo import Slo
 
 P = tuple(TopicPartition("t", n) for n in range(5))
@@ -72,10 +74,15 @@ def test_a_jump_is_believed_at_once_and_remembered() -> None:
     for second in range(30):
         forecast.add(_seen(second, [20] * 5))
         forecast.load(4.0)
-    forecast.add(_seen(30, [60] * 5))
+    forecast.add(_seen(30, [60, 60, 20, 20, 20]))
     seen = forecast.load(4.0)
-    assert seen.level == 300
-    assert seen.jumps == (300.0,)
+    assert seen.level == 180
+    (jump,) = seen.jumps
+    assert jump.level == 180
+    assert jump.pattern == pytest.approx([0.5, 0.5, 0, 0, 0])  # two partitions got 40 more each
+    forecast.add(_seen(31, [80, 80, 20, 20, 20]))  # the beat before held only part of it
+    (jump,) = forecast.load(4.0).jumps
+    assert jump.level == 220
     assert seen.jumps_per_s > 0
 
 
@@ -142,11 +149,28 @@ def test_a_short_pause_makes_nothing_late_and_a_long_one_does() -> None:
 
 def test_the_account_counts_late_records_and_forgets_slowly() -> None:
     account = LateAccount(0.5, 100.0)
-    account.add(_seen(0, [30] * 5), 200)  # 150 at once on one consumer: 50 late
+    account.add(_seen(0, [30] * 5), 200, 0.05, 0.0)  # 150 at once on one consumer: 50 late
     assert account.late == pytest.approx(50)
     assert account.records == 150
-    account.add(_seen(100, [0] * 5), 200)
+    account.add(_seen(100, [0] * 5), 200, 0.05, 0.0)
     assert account.late == pytest.approx(50 / np.e, rel=0.01)
+
+
+def test_what_came_during_a_change_is_charged_to_those_who_owned_it_then() -> None:
+    account = LateAccount(0.5, 1e9)
+    account.add(_seen(0, [0] * 5), 200, 0.05, 0.0)
+    # While four more consumers started, 150 came at once for the only one; now each partition has its own.
+    changed = replace(_seen(3, [30] * 5), assignment=owned([0], [1], [2], [3], [4]))
+    account.add(changed, 200, 0.05, 0.0)
+    assert account.late == pytest.approx(50)
+
+
+def test_moves_longer_than_the_slo_are_charged() -> None:
+    account = LateAccount(0.5, 1e9)
+    account.add(_seen(0, [0] * 5), 200, 2.0, 0.0)
+    account.add(replace(_seen(1, [10] * 5), assignment=owned([0, 1, 2, 3], [4])), 200, 2.0, 0.0)
+    # One partition with 10 records a second stood still for 2 s: 10 · (2 + 10 · 2 / 200 - 0.5) are late.
+    assert account.late == pytest.approx(10 * 1.6)
 
 
 # Decisions
@@ -215,6 +239,19 @@ def test_warm_spares_own_nothing_and_are_not_counted_as_needed() -> None:
     decision = Watched(Slo(warm=1), owned([0, 1, 2, 3, 4])).seconds(20, [60] * 5)
     assert decision.assignment is not None
     assert sum(not decision.assignment[c] for c in decision.assignment) == 1
+
+
+def test_a_spare_is_at_work_without_waiting_for_a_start() -> None:
+    current, wanted = owned([0, 1, 2, 3, 4]), owned([0, 1, 2], [3, 4])
+    late = {}
+    for spares in (frozenset[int](), frozenset({2})):
+        prices = Prices(
+            load(50, slope=5.0), np.ones(5, np.int64), np.zeros(5), spares, 200, 0.5, 0.1, 1.0, 20.0, 0.05, 1.0, 12, 12
+        )
+        late[spares] = prices.options(current, [wanted])[1].late_if_kept_per_s
+    # 55 records/s in a second are in time on one consumer; about 130 in 21 s, 30 of them beyond 200 · 0.5, are not.
+    assert late[frozenset({2})] == pytest.approx(0, abs=0.1)
+    assert late[frozenset()] > 20
 
 
 def test_slow_brokers_are_told_and_not_scaled_against() -> None:

@@ -57,6 +57,21 @@ class Queues:
         return decision
 
 
+# Jumps
+
+
+def test_headroom_is_kept_for_jumps_like_those_seen_and_let_go_with_time() -> None:
+    queues = Queues(Slo(budget_s=300.0), owned([0, 1, 2, 3, 4, 5]))
+    for each, seconds in ((10, 60), (100, 15), (10, 60), (100, 15), (10, 60)):
+        for _ in range(seconds):
+            queues.second(each)
+    assert queues.sizes[59] == 1  # 60 records/s need no more, and nothing else was seen yet
+    assert queues.sizes[-1] > 1
+    for _ in range(1200):
+        queues.second(10)
+    assert queues.sizes[-1] == 1
+
+
 # Overload
 
 

@@ -14,6 +14,7 @@ from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.controller.assembly import goal_of, policy_of
 from headgate.errors import ConfigError, HeadgateError
+from headgate.experiments.engines import EngineName
 from headgate.experiments.what_if import Choice, Circumstances, Score, compare, mean, ranked, run_settings
 from headgate.model import TopicPartition
 from headgate.policies.registry import policy_names
@@ -276,3 +277,63 @@ def test_all_means_every_installed_policy_and_unbuildable_ones_need_not_be_built
     assert "left out: policy 'equal_count'" in found.notes[0]
     with pytest.raises(ConfigError):
         compare(pipeline, lambda _: steady(1000.0), [replace(impossible, required=True)], Circumstances.of(pipeline))
+
+
+@pytest.mark.parametrize("engine", ["group", "fluid", "controller"])
+def test_every_engine_says_the_same_of_a_consumer_that_cannot_keep_up(pipeline: Pipeline, engine: EngineName) -> None:
+    # Twice the capacity for 300 s: waiting grows by a second per second, 3 s of it are in time.
+    circumstances = Circumstances.of(pipeline, consumers=1, engine=engine)
+    found = compare(
+        pipeline, lambda _: steady(4000.0, minutes=5), [Choice("one", "equal_count", {"replicas": 1})], circumstances
+    )
+    (score,) = found.scores
+    assert score.sla_percent == pytest.approx(100 * 3 / 300, abs=0.1)
+    assert score.worst_s == pytest.approx(300 + 2, rel=0.01)
+    assert score.p50_s == pytest.approx(150 + 2, rel=0.03)
+    assert score.replica_minutes == pytest.approx(5.0, abs=0.01)
+    assert score.causes == {"overload": pytest.approx(99, abs=0.1)}
+    (curve,) = found.curves
+    assert set(curve.replicas.tolist()) == {1.0}
+    assert curve.p99_s[-1] == pytest.approx(300 + 2, rel=0.03)
+
+
+@pytest.mark.parametrize("engine", ["group", "fluid", "controller"])
+def test_every_engine_grows_and_shrinks_with_the_load(pipeline: Pipeline, engine: EngineName) -> None:
+    low, high = steady(1000.0, minutes=3), steady(3000.0, minutes=3)
+    records = np.concatenate([low.records, high.records, low.records])
+    size = np.concatenate([low.bytes, high.bytes, low.bytes])
+    trace = Trace(low.partitions, np.arange(541.0), records, size)
+    (score,) = compare(
+        pipeline, lambda _: trace, [Choice("s", "sentinel")], Circumstances.of(pipeline, start_s=5.0, engine=engine)
+    ).scores
+    assert (score.ups, score.downs) == (1, 1)  # one consumer does 2 kB/s, two share 3 kB/s
+    # One all the time, and a second one about as long as the load is high.
+    assert score.replica_minutes == pytest.approx(9 + 3, abs=1)
+    assert score.moves >= 2
+    assert sum(score.causes.values()) == pytest.approx(100 - score.sla_percent)
+
+
+def test_engines_refuse_what_they_cannot_do(file: Path, tmp_path: Path) -> None:
+    traffic = ("--trace", str(csv_of(steady(1000.0, minutes=1), tmp_path / "t.csv")), "--policy", "sentinel")
+    for options, wanted in (
+        (("--fluid", "--controller"), "choose one"),
+        (("--fluid", "--eager"), "cooperatively"),
+        (("--fluid", "--spacing", "random"), "even or burst"),
+        (("--controller", "--eager"), "cooperatively"),
+    ):
+        refused = simulated(file, *traffic, *options)
+        assert refused.exit_code != 0
+        assert wanted in str(refused.exception) + refused.output
+    assert simulated(file, *traffic, "--start", "publisht").exit_code != 0
+
+
+@pytest.mark.parametrize("option", ["--fluid", "--controller"])
+def test_the_command_shows_every_engine_alike(file: Path, tmp_path: Path, option: str) -> None:
+    traffic = ("--trace", str(csv_of(steady(1000.0, minutes=1), tmp_path / "t.csv")), "--policy", "sentinel")
+    found = json.loads(simulated(file, *traffic, option, "--output", "json", "--start", "published").stdout)
+    assert found["circumstances"]["engine"] == option.removeprefix("--")
+    assert found["circumstances"]["start_s"] == pytest.approx(42.9)
+    assert found["policies"][0]["sla_percent"] == 100
+    assert "starts as published, on average 42.9 s" in " ".join(
+        simulated(file, *traffic, option, "--start", "published").stdout.split()
+    )

@@ -3,7 +3,6 @@
 import json
 import logging
 import math
-import os
 import re
 import signal
 import threading
@@ -23,6 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from headgate.cli.client_setting import client_setting
 from headgate.cli.logs import log_to
 from headgate.config.units import BYTES, BYTES_PER_S, SECONDS, Unit
 from headgate.kafka.load import LoadGenerator, LoadProgress, LoadReport, NoWaiting, RealTime
@@ -347,7 +347,7 @@ def load(
     parameters = replace(ShapeParameters(), **{name: value for name, value in given.items() if value is not None})
 
     topics = dict(_topic(text) for text in topic)
-    settings = dict(_client_setting(text) for text in client or ())
+    settings = dict(client_setting(text) for text in client or ())
     replicas = BROKER_DEFAULT if replication is None else replication
     unpaced = no_wait or (count is not None and rate is None and shape in (Shape.steady, Shape.skew))
     # The client is not kept: an idle one would only complain when a broker goes away.
@@ -445,19 +445,6 @@ def _topic(text: str) -> tuple[str, int | None]:
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) or (colon and not re.fullmatch(r"[1-9]\d*", partitions)):
         raise typer.BadParameter(f"--topic {text!r} must be a topic name, or name:partitions such as orders:8")
     return name, int(partitions) if colon else None
-
-
-def _client_setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise typer.BadParameter(f"--client {key!r} must be KEY=VALUE, for example security.protocol=SASL_SSL")
-
-    def from_environment(reference: re.Match[str]) -> str:
-        if reference[1] not in os.environ:
-            raise typer.BadParameter(f"--client {key}: the environment variable {reference[1]} is not set")
-        return os.environ[reference[1]]
-
-    return key, re.sub(r"\$\{(\w+)\}", from_environment, value)
 
 
 # ------------------------------------------------------------------------------------------- running and showing

@@ -12,6 +12,7 @@ from headgate.cli import (
     consumer,
     demo,
     experiment,
+    group,
     kafka,
     load,
     maintain,
@@ -41,6 +42,7 @@ app.command(rich_help_panel="Watch")(verify.verify)
 app.command(rich_help_panel="Operate")(calibrate.calibrate)
 app.command(rich_help_panel="Operate")(maintain.maintain)
 app.command(rich_help_panel="Operate")(consumer.consumer)
+app.add_typer(group.app, name="group", rich_help_panel="Ordinary consumer groups")
 app.command(rich_help_panel="Choose a policy")(simulate.simulate)
 app.command(rich_help_panel="Choose a policy")(plan.plan)
 app.command(rich_help_panel="Try out")(load.load)

@@ -4,6 +4,7 @@ import typer
 from pydantic_core import PydanticCustomError
 
 from headgate.config.units import BYTES, SECONDS, Unit
+from headgate.simulation.start_times import PUBLISHED_T3, StartTimes
 
 
 def positive_s(text: str | float) -> float:
@@ -15,6 +16,11 @@ def seconds(text: str | float) -> float:
     if not value >= 0:
         raise typer.BadParameter(f"{text!r} must not be negative")
     return value
+
+
+def start_time(text: str) -> float | StartTimes:
+    """Seconds, or `published`: drawn from what the group paper measured on a cluster."""
+    return PUBLISHED_T3 if text.strip() == "published" else seconds(text)
 
 
 def positive_bytes(text: str | float) -> float:

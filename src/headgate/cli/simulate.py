@@ -18,7 +18,7 @@ from rich.table import Table
 from headgate.cli.logs import log_to
 from headgate.cli.output import Output
 from headgate.cli.policy_choice import ALL, POLICY_HELP, chosen
-from headgate.cli.quantities import positive_bytes, positive_s, seconds
+from headgate.cli.quantities import positive_bytes, positive_s, seconds, start_time
 from headgate.cli.status import check_it_ran
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
@@ -26,7 +26,7 @@ from headgate.config.pipeline import Pipeline
 from headgate.config.units import BYTES_PER_S
 from headgate.controller.recording import Recording, read_recording
 from headgate.errors import ConfigError
-from headgate.experiments.what_if import Circumstances, Comparison, Score, compare
+from headgate.experiments.what_if import Circumstances, Comparison, Resolution, Score, compare
 from headgate.kafka.channel import Topics
 from headgate.simulation.packets import MOST_PACKETS
 from headgate.simulation.profiles import PROFILES, profile
@@ -78,8 +78,11 @@ def simulate(
         SpacingOption, typer.Option(help="When records arrive within a recorded interval, which it does not say.")
     ] = SpacingOption.even,
     start: Annotated[
-        float | None,
-        typer.Option(help="Time a new consumer needs. Default: as recorded, or by fleet.kind.", parser=seconds),
+        str | None,
+        typer.Option(
+            help="Time a new consumer needs; published: drawn from the group paper's t3, 10 to 500 s. Default: as "
+            "recorded, or by fleet.kind."
+        ),
     ] = None,
     pause: Annotated[
         float | None,
@@ -92,6 +95,19 @@ def simulate(
     packets: Annotated[
         int, typer.Option(help="Most events per run: more is finer and slower.", min=1000, max=5_000_000)
     ] = MOST_PACKETS,
+    fluid: Annotated[
+        bool,
+        typer.Option(
+            "--fluid", help="For days or weeks: load flows, in steps of a second, instead of arriving in packets."
+        ),
+    ] = False,
+    controller: Annotated[
+        bool,
+        typer.Option(
+            "--controller",
+            help="For minutes: the live controller with its commands, acknowledgements and spares, on virtual time.",
+        ),
+    ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw load, consumers and latency into this file.")] = None,
     save: Annotated[Path | None, typer.Option(help="Keep the traffic as CSV for --trace.")] = None,
     output: Annotated[Output, typer.Option(help="text for people, json for programs.")] = Output.text,
@@ -105,7 +121,10 @@ def simulate(
     log_to(None)
     if sum((trace is not None, from_journal, profile_name is not None)) != 1:
         raise ConfigError("say which traffic: one of --trace FILE, --from-journal and --profile NAME")
+    if fluid and controller:
+        raise ConfigError("--fluid and --controller are two ways to simulate: choose one")
     choices = chosen(policy or ALL)
+    start_s = None if start is None else start_time(start)
     recording = None
     if from_journal:
         recording = _from_journal(pipeline, last or 86_400.0)
@@ -123,13 +142,14 @@ def simulate(
     circumstances = Circumstances.of(
         pipeline,
         slo,
-        recording.start_s if recording and start is None else start,
+        recording.start_s if recording and start_s is None else start_s,
         recording.pause_s if recording and pause is None else pause,
         protocol="eager" if eager else "cooperative",
         spacing=spacing.value,
         price_per_hour=price,
         consumers=consumers,
         most_packets=packets,
+        engine="fluid" if fluid else "controller" if controller else "group",
     )
     with _progress() as told:
         comparison = compare(pipeline, trace_of, choices, circumstances, seeds, told)
@@ -225,16 +245,15 @@ def _print(comparison: Comparison, plot: Path | None) -> None:
         f"{_rate(float(trace.bytes.sum()) / trace.duration_s)} on average, "
         f"{_rate(float(trace.bytes_per_s.max()))} in the busiest {trace.step_s:.3g} s"
     )
+    live = world.engine == "controller"
+    moves = "handovers of the live controller, landing" if live else f"{world.protocol} moves of"
+    starts = "starts as published, on average" if world.starts else "starts of"
     console.print(
-        f"[bold]World[/]: {world.protocol} moves of {world.pause_s:.3g} s, starts of {world.start_s:.3g} s; every "
+        f"[bold]World[/]: {moves} {world.pause_s:.3g} s, {starts} {world.start_s:.3g} s; every "
         f"record waits {world.fixed_s:.3g} s for its cycle and commit; arrivals within an interval: {world.spacing}"
     )
-    console.print(
-        f"[bold]Resolution[/]: {cut.packets:,} packets of {cut.packet_bytes:,} bytes, {cut.records_per_packet:.3g} "
-        f"records each; a consumer does {cut.packets_per_s:.4g} a second, so latencies are exact to about "
-        f"{1000 * cut.latency_s:.3g} ms; a decision every {cut.period_s:.3g} s"
-    )
-    if cut.latency_s > _COARSE * (world.slo_s - world.fixed_s):
+    console.print(f"[bold]Resolution[/]: {_resolution(cut)}; a decision every {cut.period_s:.3g} s")
+    if cut.step_s is None and cut.latency_s > _COARSE * (world.slo_s - world.fixed_s):
         console.print(
             "[yellow]That is coarse for this goal: raise --packets, or look at a shorter time with --last.[/]"
         )
@@ -248,6 +267,15 @@ def _print(comparison: Comparison, plot: Path | None) -> None:
     console.print(_conclusion(comparison), highlight=False)
     if plot is not None:
         console.print(f"Plot: {plot}")
+
+
+def _resolution(cut: Resolution) -> str:
+    if cut.step_s is not None:
+        return f"a flow in steps of {cut.step_s:.3g} s; latencies are exact to about 2 %"
+    return (
+        f"{cut.packets:,} packets of {cut.packet_bytes:,} bytes, {cut.records_per_packet:.3g} records each; a consumer "
+        f"does {cut.packets_per_s:.4g} a second, so latencies are exact to about {1000 * cut.latency_s:.3g} ms"
+    )
 
 
 def _table(comparison: Comparison) -> Table:

@@ -1,5 +1,6 @@
 """Settings for each Kafka client that Headgate uses, from one pipeline: librdkafka, Java (Spark) and kafka-python."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from headgate.config.java_client import to_java
@@ -40,8 +41,12 @@ _KAFKA_PYTHON = {
 
 def kafka_python_settings(pipeline: Pipeline) -> dict[str, Any]:
     """Keyword arguments for kafka-python's admin client, the only one that reads log directories (L-5)."""
-    client = pipeline.kafka.client
-    settings: dict[str, Any] = {"bootstrap_servers": pipeline.kafka.brokers.split(",")}
+    return as_kafka_python(pipeline.kafka.brokers, pipeline.kafka.client)
+
+
+def as_kafka_python(brokers: str, client: Mapping[str, str]) -> dict[str, Any]:
+    """librdkafka's settings as keyword arguments of kafka-python's clients."""
+    settings: dict[str, Any] = {"bootstrap_servers": brokers.split(",")}
     settings |= {theirs: client[ours] for ours, theirs in _KAFKA_PYTHON.items() if ours in client}
     if "security.protocol" in client:
         settings["security_protocol"] = client["security.protocol"].upper()

@@ -9,6 +9,7 @@ from headgate.config.kafka import Setting
 from headgate.config.problems import wrong
 from headgate.config.section import Section
 from headgate.config.units import SECONDS, Bytes, BytesPerS, Seconds, SecondsOrZero
+from headgate.model.capacity import Estimate
 
 SPARK_ESSENTIALS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -144,6 +145,13 @@ class Policy(Section):
         default=1_500_000.0,
         description="How full a consumer is packed, in the same unit; at most consumer_capacity_bytes_per_s (L-2). "
         "Default 1.5 MB/s: the gap is head room that keeps a small rise from triggering again.",
+    )
+    capacity_estimate: Estimate = Field(
+        default="mean",
+        description="What consumers tell policies that go by measured capacity (slo), from their full cycles: mean "
+        "(of the last 30), p99 (what 99 % of the last 300 reach), worst_case (the slowest of those), or fixed: "
+        "nothing, so consumer_capacity_bytes_per_s counts (E-3). Default mean: a cold JVM or a garbage collection "
+        "makes single cycles of Spark slow, and a worst case would go on paying for one with consumers.",
     )
     max_sentinel_s: Seconds = Field(
         default=10.0,

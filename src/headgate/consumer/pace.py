@@ -2,25 +2,35 @@
 
 import math
 import time
-from dataclasses import dataclass
+
+from headgate.model.capacity import CapacityMeter, Estimate
 
 
-@dataclass
 class Pace:
-    """Throughput, busy share and capacity, smoothed over the last cycles."""
+    """Throughput and busy share, smoothed over the last cycles, and capacity as the chosen estimate has it."""
 
-    throughput_bytes_per_s: float = 0.0
-    busy_share: float = 0.0
-    capacity_bytes_per_s: float = 0.0
+    def __init__(self, estimate: Estimate = "mean", cap_bytes_per_s: float = math.inf) -> None:
+        """With a cap the consumer can do no more than that, however short its cycles are."""
+        self.throughput_bytes_per_s = 0.0
+        self.busy_share = 0.0
+        self._cap_bytes_per_s = cap_bytes_per_s
+        self._capacity = CapacityMeter(estimate)
+        self._is_warm = False
+
+    @property
+    def capacity_bytes_per_s(self) -> float:
+        """0 while it is not known."""
+        return min(self._capacity.per_s or 0.0, self._cap_bytes_per_s)
 
     def add(self, payload_bytes: int, busy_s: float, total_s: float, peak: bool) -> None:
         weight = 1 - math.exp(-total_s / 10)
         self.throughput_bytes_per_s += weight * (payload_bytes / max(total_s, 1e-6) - self.throughput_bytes_per_s)
         self.busy_share += weight * (busy_s / max(total_s, 1e-6) - self.busy_share)
-        if peak and busy_s > 0:  # only a full batch shows what the consumer can do (L-26)
-            measured = payload_bytes / busy_s
-            known = self.capacity_bytes_per_s
-            self.capacity_bytes_per_s = measured if known == 0 else known + 0.3 * (measured - known)
+        if not peak:  # only a full batch shows what the consumer can do (L-26)
+            return
+        if self._is_warm:  # and not the first one: Spark loads and compiles its code in it
+            self._capacity.add(payload_bytes, busy_s)
+        self._is_warm = True
 
 
 class Patience:

@@ -5,6 +5,7 @@ the brokers before a stop is acknowledged, and what it owns is on disk before it
 """
 
 import logging
+import math
 import threading
 import time
 import uuid
@@ -76,7 +77,7 @@ class Worker:
         self._topics = Topics(pipeline.name)
         self._state_file = StateFile(folder or pipeline.home / "consumers" / str(consumer_id))
         self._positions = Positions(table.name for table in pipeline.tables)
-        self._pace = Pace()
+        self._pace = Pace(pipeline.policy.capacity_estimate, self._settings.rate_cap_bytes_per_s or math.inf)
         self._cap = RateCap(self._settings.rate_cap_bytes_per_s, time.monotonic())
         self._sizes: dict[TopicPartition, float] = {}
         self._owned: frozenset[TopicPartition] = frozenset()

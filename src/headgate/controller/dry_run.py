@@ -48,7 +48,7 @@ class DryRun:
             if now < self._listen_until_s:
                 return
             self.assignment, self._watching_since_s = shown_owners(self._states), now
-        if measurement is None:
+        if measurement is None or not self._measurements.is_look_due:
             return
         loads = {
             n: ConsumerLoad(s.throughput_bytes_per_s, s.busy_share, s.capacity_bytes_per_s or None)

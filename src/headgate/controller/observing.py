@@ -91,6 +91,8 @@ class Measurements:
         self._clock = clock
         self._arrivals = ArrivalSlots(slot_s)
         self.newest: Measurement | None = None
+        self._looked_at: Measurement | None = None
+        self._looked_s = 0.0
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -109,8 +111,16 @@ class Measurements:
         self._arrivals.add(found)
         return True
 
+    @property
+    def is_look_due(self) -> bool:
+        """Whether there is anything to decide on: something new was measured, or time alone may tell by now."""
+        if self.newest is None:
+            return False
+        return self.newest is not self._looked_at or self._clock.now_s() - self._looked_s >= self._arrivals.slot_s
+
     def recent(self) -> Recent:
         """For one observation; the next one gets what comes after it."""
+        self._looked_at, self._looked_s = self.newest, self._clock.now_s()
         pause_s, start_s = cost_of_changes(self._channel.decisions())
         return Recent(self._arrivals.take(), self._arrivals.slot_s, pause_s, start_s)
 

@@ -52,6 +52,8 @@ class Sentinel:
         # While an owner is being replaced its partitions can neither be stopped nor safely given to others.
         if measurement is None or not self._assignment.owners.keys() <= self._roster.ready:
             return None
+        if not self._measurements.is_look_due:
+            return None
         now = self._clock.now_s()
         seen = observe(
             measurement,

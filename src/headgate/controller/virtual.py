@@ -181,6 +181,8 @@ class SimulatedConsumer:
     cycle_finished_at_ms: int = 0
     next_command: int = 0
     positions: dict[TopicPartition, int] = field(default_factory=dict)
+    capacity_bytes_per_s: float = 0.0
+    """What it reports of itself; 0 until it knows."""
 
     @property
     def incarnation(self) -> str:
@@ -300,7 +302,7 @@ class SimulatedConsumer:
             uncommitted_cycles=0,
             throughput_bytes_per_s=0.0,
             busy_share=0.0,
-            capacity_bytes_per_s=0.0,
+            capacity_bytes_per_s=self.capacity_bytes_per_s,
             last_error="",
         )
 

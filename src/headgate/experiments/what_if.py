@@ -3,20 +3,21 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 
 from headgate.config.pipeline import Pipeline
-from headgate.controller.assembly import fixed_s, policy_of, queueing_s
+from headgate.controller.assembly import fixed_s, policy_of, queueing_s, settings_of
 from headgate.errors import ConfigError
+from headgate.experiments.engines import ENGINES, EngineName, World, fluid_decides_every, fluid_step_s, for_packets
 from headgate.simulation.arrivals import Floats
 from headgate.simulation.group import GroupSettings
-from headgate.simulation.outcome import CAUSES, Outcome
-from headgate.simulation.packets import MOST_PACKETS, InRecords, Packets, Spacing, cut
+from headgate.simulation.outcome import CAUSES, TIME_BINS, Result
+from headgate.simulation.packets import MOST_PACKETS, Packets, Spacing, cut
 from headgate.simulation.recorded import Trace
-from headgate.simulation.run import RunSettings, simulate
+from headgate.simulation.run import RunSettings
+from headgate.simulation.start_times import StartTimes
 
 MOST_LOOKS = 7_000
 """Decisions in a run; a trace of days is looked at less often than every second."""
@@ -25,8 +26,6 @@ THREAD_START_S, PROCESS_START_S = 1.0, 20.0
 _WARM_UP_S = 15.0
 _PEAK_S = 10.0
 """A peak is the highest mean over so long."""
-_BINS = 240
-"""Points of a curve in the plot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +47,9 @@ class Circumstances:
     consumers: int | None = None
     """At the beginning; None: as many as the load of the first minute fills."""
     most_packets: int = MOST_PACKETS
+    starts: StartTimes | None = None
+    """Starts are drawn from this; `start_s` is then their mean."""
+    engine: EngineName = "group"
 
     def __post_init__(self) -> None:
         for name in ("slo_s", "most_packets"):
@@ -63,25 +65,31 @@ class Circumstances:
                 f"a record waits up to {self.fixed_s:g} s to be gathered and committed (consumer.wait_s and "
                 f"lake.commit_interval_s), so no policy meets a goal of {self.slo_s:g} s: raise the goal or lower those"
             )
+        if self.engine != "group" and self.protocol == "eager":
+            raise ConfigError(f"the {self.engine} engine moves cooperatively only: leave out --eager")
+        if self.engine == "fluid" and self.spacing == "random":
+            raise ConfigError("a fluid has no single records to place at random: use --spacing even or burst")
 
     @classmethod
     def of(
         cls,
         pipeline: Pipeline,
         slo_s: float | None = None,
-        start_s: float | None = None,
+        start_s: float | StartTimes | None = None,
         pause_s: float | None = None,
         **others: Any,
     ) -> "Circumstances":
         """From the pipeline file: a move waits for a cycle to end and a commit, a start for Spark."""
         waits_s = fixed_s(pipeline)
         usual_s = THREAD_START_S if pipeline.fleet.kind == "threads" else PROCESS_START_S
+        starts = start_s if isinstance(start_s, StartTimes) else None
         return cls(
             pipeline.slo.latency_s if slo_s is None else slo_s,
             waits_s,
             pipeline.slo.quantile,
-            usual_s if start_s is None else start_s,
+            usual_s if start_s is None else start_s.mean_s if isinstance(start_s, StartTimes) else start_s,
             waits_s if pause_s is None else pause_s,
+            starts=starts,
             **others,
         )
 
@@ -108,6 +116,8 @@ class Resolution:
     """Of one consumer."""
     period_s: float
     """Between two decisions."""
+    step_s: float | None = None
+    """Of a fluid, which knows no packets."""
 
     @property
     def latency_s(self) -> float:
@@ -178,27 +188,28 @@ def compare(
     """Every policy on the same traffic; a seed varies what a recording leaves open, and profiles altogether."""
     if seeds < 1:
         raise ValueError(f"at least one seed is needed, not {seeds}")
-    worlds = [_World.of(pipeline, trace_of(seed), circumstances, seed) for seed in range(seeds)]
-    able, left_out = buildable(pipeline, choices, worlds[0].facts)
+    engine = ENGINES[circumstances.engine]
+    worlds = [world_of(pipeline, trace_of(seed), circumstances, seed) for seed in range(seeds)]
+    facts = [facts_of(pipeline, world.packets, circumstances, world.settings) for world in worlds]
+    able, left_out = buildable(pipeline, choices, facts[0])
     scored: dict[str, list[Score]] = {choice.label: [] for choice in able}
     curves: list[Curve] = []
-    for n, (world, choice) in enumerate((world, choice) for world in worlds for choice in able):
+    for n, (seed, choice) in enumerate((seed, choice) for seed in range(seeds) for choice in able):
 
         def heard(share: float, label: str = choice.label, before: int = n) -> None:
             told(label, (before + share) / (len(worlds) * len(able)))
 
         heard(0.0)
-        policy = InRecords(policy_of(pipeline, choice.name, choice.params, world.facts), world.packets)
-        outcome = simulate(world.packets.arrivals, policy, world.settings, heard)
+        outcome = engine(worlds[seed], policy_of(pipeline, choice.name, choice.params, facts[seed]), heard)
         scored[choice.label].append(score(choice.label, outcome, circumstances))
-        if world is worlds[0]:
-            curves.append(curve(choice.label, outcome, world.trace.duration_s, circumstances.fixed_s))
+        if seed == 0:
+            curves.append(curve(choice.label, outcome, worlds[0].trace.duration_s, circumstances.fixed_s))
     told("done", 1.0)
     shown = worlds[0]
     return Comparison(
         shown.trace,
         circumstances,
-        _resolution(shown.packets, shown.settings),
+        _resolution(shown, circumstances.engine),
         ranked([mean(scores) for scores in scored.values()], circumstances.quantile),
         tuple(curves),
         (*shown.trace.notes, *_strangers(pipeline, shown.trace), *left_out),
@@ -223,26 +234,14 @@ def buildable(
     return able, left_out
 
 
-@dataclass(frozen=True, eq=False)
-class _World:
-    """One seed's traffic and how it is simulated."""
+def world_of(pipeline: Pipeline, trace: Trace, circumstances: Circumstances, seed: int) -> World:
+    def readings(topic: str) -> int:
+        return len(pipeline.tables_of(topic))
 
-    trace: Trace
-    packets: Packets
-    settings: RunSettings
-    facts: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, pipeline: Pipeline, trace: Trace, circumstances: Circumstances, seed: int) -> "_World":
-        packets = cut(
-            trace,
-            circumstances.most_packets,
-            circumstances.spacing,
-            np.random.default_rng([seed, 11]),
-            lambda topic: len(pipeline.tables_of(topic)),
-        )
-        settings = run_settings(pipeline, packets, circumstances, seed)
-        return cls(trace, packets, settings, facts_of(pipeline, packets, circumstances, settings))
+    rng = np.random.default_rng([seed, 11])
+    packets = cut(trace, circumstances.most_packets, circumstances.spacing, rng, readings)
+    settings = run_settings(pipeline, packets, circumstances, seed)
+    return World(trace, packets, settings, for_packets(settings_of(pipeline)), readings)
 
 
 def run_settings(pipeline: Pipeline, packets: Packets, circumstances: Circumstances, seed: int) -> RunSettings:
@@ -257,6 +256,7 @@ def run_settings(pipeline: Pipeline, packets: Packets, circumstances: Circumstan
             circumstances.start_s,
             circumstances.pause_s,
             max_poll_records=max(1, round(pipeline.consumer.batch_bytes / packets.packet_bytes)),
+            starts=circumstances.starts,
         ),
         circumstances.protocol,
         slo_s=queueing_s(circumstances.slo_s, circumstances.fixed_s),
@@ -266,6 +266,7 @@ def run_settings(pipeline: Pipeline, packets: Packets, circumstances: Circumstan
         rate_window_s=window_s,
         slot_s=poll_s,
         record_bytes=packets.packet_bytes,
+        capacity_estimate=pipeline.policy.capacity_estimate,
         consumers=_at_first(pipeline, packets, circumstances),
         seed=seed,
     )
@@ -292,7 +293,8 @@ def facts_of(
     return {
         "slo_s": settings.slo_s,
         "quantile": circumstances.quantile,
-        "waits_s": 0.0,  # added to every latency afterwards; no simulated lag holds it
+        # Added to every latency afterwards, no simulated lag holds it; but the controller's lag does until it landed.
+        "waits_s": circumstances.pause_s if circumstances.engine == "controller" else 0.0,
         "capacity_records_per_s": records_per_s,
         "rebalance_s": max(circumstances.pause_s, 1e-3),
         "events": records_per_s * min(1.0, settings.slo_s),
@@ -304,8 +306,7 @@ def facts_of(
     }
 
 
-def score(label: str, outcome: Outcome, circumstances: Circumstances) -> Score:
-    total, causes = max(1, len(outcome.all_latencies_s)), outcome.causes()
+def score(label: str, outcome: Result, circumstances: Circumstances) -> Score:
     return Score(
         label,
         outcome.sla_percent,
@@ -317,7 +318,7 @@ def score(label: str, outcome: Outcome, circumstances: Circumstances) -> Score:
         outcome.quantile_s(0.5) + circumstances.fixed_s,
         outcome.quantile_s(0.99) + circumstances.fixed_s,
         outcome.max_latency_s + circumstances.fixed_s,
-        {cause: 100 * causes[cause] / total for cause in CAUSES if causes[cause]},
+        outcome.late_percent(),
         (outcome.sla_percent,),
     )
 
@@ -357,26 +358,23 @@ def ranked(scores: Iterable[Score], quantile: float) -> tuple[Score, ...]:
     return tuple(marked)
 
 
-def curve(label: str, outcome: Outcome, duration_s: float, waits_s: float) -> Curve:
-    edges = np.linspace(0.0, duration_s, _BINS + 1)
-    arrived, latency = np.concatenate(outcome.arrived_s), outcome.all_latencies_s
-    order = np.argsort(arrived, kind="stable")
-    at = arrived[order].searchsorted(edges)
-    sorted_latency = latency[order]
-    p99 = [
-        float(np.quantile(sorted_latency[a:b], 0.99)) + waits_s if b > a else math.nan for a, b in pairwise(at.tolist())
-    ]
-    middles = (edges[1:] + edges[:-1]) / 2
-    return Curve(label, middles, outcome.replicas_at(middles), np.array(p99))
+def curve(label: str, outcome: Result, duration_s: float, waits_s: float) -> Curve:
+    middles = duration_s * (np.arange(TIME_BINS) + 0.5) / TIME_BINS
+    return Curve(label, middles, outcome.replicas_at(middles), outcome.p99_over_time(duration_s) + waits_s)
 
 
-def _resolution(packets: Packets, settings: RunSettings) -> Resolution:
+def _resolution(world: World, engine: EngineName) -> Resolution:
+    run, packets = world.settings, world.packets
+    period_s = run.period_s
+    if engine == "fluid":
+        period_s = fluid_step_s(world.trace) * fluid_decides_every(world.trace)
     return Resolution(
         packets.arrivals.events,
         packets.packet_bytes,
         packets.mean_records,
-        settings.group.capacity_records_per_s,
-        settings.period_s,
+        run.group.capacity_records_per_s,
+        world.live.poll_s if engine == "controller" else period_s,
+        fluid_step_s(world.trace) if engine == "fluid" else None,
     )
 
 

@@ -61,3 +61,11 @@ def slow_brokers(seen: Observation) -> tuple[Alert, ...]:
     return (
         Alert("brokers", "reads are slow at the brokers: more consumers would not help; look at the brokers first"),
     )
+
+
+def too_few_allowed(consumers: int, largest: int, partitions: int, late_per_s: float) -> tuple[Alert, ...]:
+    """More consumers would help, if they were allowed."""
+    if consumers < largest or largest == partitions or late_per_s <= 1:
+        return ()
+    text = f"all {largest} consumers allowed are in use, {late_per_s:.1f} records/s are late: raise max_consumers"
+    return (Alert("max_consumers", text),)

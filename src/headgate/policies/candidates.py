@@ -13,6 +13,8 @@ Shares = Mapping[TopicPartition, float]
 
 EVERY_SIZE = 12
 """Up to this many consumers every size is offered."""
+PLACED_ANEW = 30_000
+"""Partitions placed anew in one decision, all sizes together; with very many of them only some sizes are."""
 
 
 def steps() -> Iterator[int]:
@@ -42,9 +44,9 @@ def candidates(current: Assignment, shares: Shares, largest: int) -> list[Assign
     offered = sizes(len(current), largest)
     return _distinct(
         (
-            *packings(current, shares, offered),
+            *packings(current, shares, _some(offered, len(shares))),
             *splits(current, shares, offered),
-            *merges(current, shares, offered),
+            *merges(current, shares, _near(offered, current)),
             *evened(current, shares),
         )
     )
@@ -53,7 +55,21 @@ def candidates(current: Assignment, shares: Shares, largest: int) -> list[Assign
 def fewer(current: Assignment, shares: Shares) -> list[Assignment]:
     """Only those with fewer consumers: all that can be worth it while nothing is late."""
     offered = [size for size in sizes(len(current), len(current)) if size < len(current)]
-    return _distinct((*packings(current, shares, offered), *merges(current, shares, offered)))
+    anew = _some(offered, len(shares))
+    return _distinct((*packings(current, shares, anew), *merges(current, shares, _near(offered, current))))
+
+
+def _some(offered: list[int], partitions: int) -> list[int]:
+    """As many of the sizes as may be packed anew, from the first to the last."""
+    count = max(3, PLACED_ANEW // max(1, partitions))
+    if len(offered) <= count:
+        return offered
+    return [offered[round(n * (len(offered) - 1) / (count - 1))] for n in range(count)]
+
+
+def _near(offered: list[int], current: Assignment) -> list[int]:
+    """Sizes worth merging down to: from a large group no further than half of it, the rest is for the next look."""
+    return [size for size in offered if len(current) <= EVERY_SIZE or size >= len(current) // 2]
 
 
 def _distinct(options: Iterable[Assignment]) -> list[Assignment]:
@@ -112,6 +128,8 @@ class _Group:
     def __init__(self, current: Assignment, shares: Shares) -> None:
         self.shares = shares
         self.owners = {c: set(current[c]) for c in current}
+        self._frozen = dict(current.owners)
+        """Of consumers that nothing happened to since: building sets anew is what takes time."""
         self.loads = {c: sum(shares[p] for p in current[c]) for c in current}
 
     def __len__(self) -> int:
@@ -127,15 +145,23 @@ class _Group:
 
     def move(self, p: TopicPartition, old: int, new: int) -> None:
         self.owners[old].discard(p)
-        self.owners[new].add(p)
         self.loads[old] -= self.shares[p]
+        self._frozen.pop(old, None)
+        self.give(p, new)
+
+    def give(self, p: TopicPartition, new: int) -> None:
+        self.owners[new].add(p)
         self.loads[new] += self.shares[p]
+        self._frozen.pop(new, None)
 
     def fullest_first(self, consumer: int) -> list[TopicPartition]:
         return sorted(self.owners[consumer], key=lambda p: (-self.shares[p], p))
 
     def assignment(self) -> Assignment:
-        return Assignment({c: frozenset(self.owners[c]) for c in sorted(self.owners)})
+        for c, held in self.owners.items():
+            if c not in self._frozen:
+                self._frozen[c] = frozenset(held)
+        return Assignment({c: self._frozen[c] for c in sorted(self.owners)})
 
 
 def splits(current: Assignment, shares: Shares, offered: Iterable[int]) -> Iterator[Assignment]:
@@ -159,18 +185,17 @@ def splits(current: Assignment, shares: Shares, offered: Iterable[int]) -> Itera
 
 
 def merges(current: Assignment, shares: Shares, offered: Iterable[int]) -> Iterator[Assignment]:
-    """The least loaded consumer gives all it has to the then least loaded others; again and again down to one."""
+    """The least loaded consumer gives all it has to the then least loaded others; again and again down to the least."""
     group, wanted = _Group(current, shares), set(offered)
-    while len(group) > 1:
+    while len(group) > max(1, min(wanted, default=len(group))):
         smallest = min(group.loads, key=lambda c: (group.loads[c], -c))
         given = group.fullest_first(smallest)
         del group.owners[smallest], group.loads[smallest]
         others = [(load, c) for c, load in group.loads.items()]
         heapq.heapify(others)
         for p in given:
-            load, c = others[0]
-            group.owners[c].add(p)
-            group.loads[c] = load + shares[p]
+            _, c = others[0]
+            group.give(p, c)
             heapq.heapreplace(others, (group.loads[c], c))
         if len(group) in wanted:
             yield group.assignment()

@@ -6,7 +6,7 @@ Both notice a sudden change by its size against their own noise, and then forget
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,18 @@ _SHARE_JUMP = 4.0
 _JUMPS_KEPT = 20
 _BEND = 1.5
 """Standard errors by which the newest beats may miss a long line before a shorter one is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """A rise of the total without notice."""
+
+    at_s: float
+    """In seconds of arrivals seen."""
+    level: float
+    """Records per second it rose to."""
+    pattern: Floats
+    """Which partitions got how much of what was added, in shares of 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +60,8 @@ class Load:
     """Variance of a beat's total around its trend, relative to the total squared."""
     mean_level: float
     """Long-run records per second, what a share of late records is a share of."""
-    jumps: tuple[float, ...] = ()
-    """Levels the total jumped up to in the past, without notice."""
+    jumps: tuple[Jump, ...] = ()
+    """Those of the past."""
     jumps_per_s: float = 0.0
 
     def at(self, ahead_s: float) -> float:
@@ -83,8 +95,7 @@ class Forecast:
         self._total = 0.0
         self._dispersion = 1.0
         self._noise = 0.0
-        self._jumps: deque[tuple[float, float]] = deque(maxlen=_JUMPS_KEPT)
-        """When the total jumped up, and to what."""
+        self._jumps: deque[Jump] = deque(maxlen=_JUMPS_KEPT)
         self._measured: tuple[float, tuple[int, ...]] | None = None
         """When the last measurement was taken and the end offsets it showed."""
 
@@ -95,6 +106,7 @@ class Forecast:
             self._names, self._known, self._slot_s = names, frozenset(names), slot_s
             self._slots = np.zeros((0, len(names)))
             self._fresh.clear()
+            self._jumps.clear()
             self._since_jump = 0
         loads = [seen.partitions[p] for p in names]
         if seen.slot_s and len({len(load.arrivals) for load in loads}) == 1:  # none: nothing was measured meanwhile
@@ -136,8 +148,7 @@ class Forecast:
     def load(self, ahead_s: float) -> Load:
         """The forecast; `ahead_s` is where its error is wanted."""
         beats = self._beats(self._slots)
-        totals = beats.sum(axis=1) / self._beat_s
-        level, slope, error = self._total_ahead(totals, ahead_s)
+        level, slope, error = self._total_ahead(beats, ahead_s)
         shares = self._shares(beats)
         self._scatter(beats, shares)
         shape = self._shape(self._slots)
@@ -152,9 +163,9 @@ class Forecast:
             self._dispersion,
             self._noise,
             self._total / max(self._seen_s, self._beat_s),
-            tuple(level for _, level in self._jumps),
+            tuple(self._jumps),
             len(self._jumps)
-            / max(60.0, self._seen_s - (self._jumps[0][0] if len(self._jumps) == _JUMPS_KEPT else 0.0)),
+            / max(60.0, self._seen_s - (self._jumps[0].at_s if len(self._jumps) == _JUMPS_KEPT else 0.0)),
         )
 
     def _beats(self, slots: Floats) -> Floats:
@@ -164,8 +175,9 @@ class Forecast:
         summed: Floats = used.reshape(whole, self._per_beat, -1).sum(axis=1)
         return summed
 
-    def _total_ahead(self, totals: Floats, ahead_s: float) -> tuple[float, float, float]:
+    def _total_ahead(self, beats: Floats, ahead_s: float) -> tuple[float, float, float]:
         """Level, slope and error by least squares over the beats since the last jump."""
+        totals = beats.sum(axis=1) / self._beat_s
         known = max(1, min(len(totals), self._share_beats, self._since_jump // self._per_beat))
         used = totals[-known:]
         if known >= 4:
@@ -174,8 +186,10 @@ class Forecast:
             if abs(used[-1] - expected) > _JUMP * noise:
                 self._since_jump = self._per_beat
                 if used[-1] > expected:
-                    self._jumps.append((self._seen_s, float(used[-1])))
+                    self._jumps.append(self._jump(beats, known))
                 used = used[-1:]
+        elif self._jumps and used[-1] > self._jumps[-1].level:  # the beat that showed the jump held only part of it
+            self._jumps[-1] = replace(self._jumps[-1], level=float(used[-1]))
         if len(used) < 4:
             return max(0.0, float(used.mean())), 0.0, math.sqrt(max(1.0, float(used.mean())) / len(used))
         line = self._fitting(used)
@@ -184,6 +198,12 @@ class Forecast:
         slope = line.slope * certain
         level = line.mean + slope * self._beat_s * (line.count / 2)  # from the middle of the window to now
         return max(0.0, level), slope, line.error_at(ahead_s) * math.sqrt(certain)
+
+    def _jump(self, beats: Floats, known: int) -> Jump:
+        """The newest beat as a jump from the mean of those known before it."""
+        before = beats[-known:-1][-self._trend_beats :].mean(axis=0)
+        added = np.maximum(0.0, beats[-1] - before)
+        return Jump(self._seen_s, float(beats[-1].sum()) / self._beat_s, added / max(added.sum(), 1e-9))
 
     def _fitting(self, totals: Floats) -> "_Line":
         """A line through as many beats as one line can follow: long where it is noisy, short where it bends."""

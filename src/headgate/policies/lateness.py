@@ -6,10 +6,11 @@ expectation backlogs scatter: keys fall at random, and the forecast has an error
 """
 
 import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from headgate.model import Observation
+from headgate.model import Assignment, Observation, PartitionLoad
 from headgate.policies.forecast import Floats, Load
 from headgate.policies.seen import number
 
@@ -84,34 +85,57 @@ class LateAccount:
     def __init__(self, slo_s: float, memory_s: float) -> None:
         self._slo_s = slo_s
         self._memory_s = memory_s
+        self._owned = Assignment()
+        """Who served what has come since the last look."""
         self._backlog: dict[int, float] = {}
         self._last_s: float | None = None
         self.records = 0.0
         self.late = 0.0
 
-    def add(self, seen: Observation, capacity_records_per_s: float) -> None:
+    def add(self, seen: Observation, capacity_records_per_s: float, pause_s: float, waits_s: float) -> None:
         """Follows every consumer's backlog through the slots since the last observation."""
         elapsed = 0.0 if self._last_s is None else max(0.0, seen.at_s - self._last_s)
         self._last_s = seen.at_s
         fading = math.exp(-elapsed / self._memory_s)
         self.records *= fading
         self.late *= fading
-        slot_s = seen.slot_s
-        drained, in_time = capacity_records_per_s * slot_s, capacity_records_per_s * self._slo_s
-        backlogs = {}
-        for consumer in seen.assignment:
-            backlog = self._backlog.get(consumer, 0.0)
-            loads = [seen.partitions[p] for p in seen.assignment[consumer] if p in seen.partitions]
-            if not slot_s:  # nothing finer is known: what waits beyond the SLO tells how many are late
+        in_time = capacity_records_per_s * self._slo_s
+        for consumer in self._owned or seen.assignment:
+            loads = [seen.partitions[p] for p in (self._owned or seen.assignment)[consumer] if p in seen.partitions]
+            if seen.slot_s:
+                self._follow(consumer, loads, capacity_records_per_s * seen.slot_s, in_time)
+            else:  # nothing finer is known: what waits beyond the SLO tells how many are late
                 came = elapsed * sum(number(load.records_per_s) for load in loads)
-                waiting = sum(number(load.lag_records) for load in loads)
                 self.records += came
-                self.late += min(came, max(0.0, waiting - in_time))
-                continue
-            for came in map(sum, zip(*(load.arrivals for load in loads), strict=False)):
-                backlog += came
-                self.records += came
-                self.late += min(came, max(0.0, backlog - in_time))
-                backlog = max(0.0, backlog - drained)
-            backlogs[consumer] = backlog
-        self._backlog = backlogs
+                self.late += min(came, max(0.0, _waiting(loads, waits_s) - in_time))
+        if seen.assignment != self._owned:
+            self._change_hands(seen, capacity_records_per_s, pause_s, waits_s)
+
+    def _follow(self, consumer: int, loads: Sequence[PartitionLoad], drained: float, in_time: float) -> None:
+        backlog = self._backlog.get(consumer, 0.0)
+        for came in map(sum, zip(*(load.arrivals for load in loads), strict=False)):
+            backlog += came
+            self.records += came
+            self.late += min(came, max(0.0, backlog - in_time))
+            backlog = max(0.0, backlog - drained)
+        self._backlog[consumer] = backlog
+
+    def _change_hands(self, seen: Observation, capacity_records_per_s: float, pause_s: float, waits_s: float) -> None:
+        """What moved stood still meanwhile; what waits now, waits with its new owner."""
+        before, loads = self._owned.by_partition(), seen.partitions
+        moved = [
+            number(loads[p].records_per_s)
+            for c in seen.assignment
+            for p in seen.assignment[c]
+            if p in loads and before.get(p, c) != c
+        ]
+        self.late += late_by_moving(np.array(moved), pause_s, capacity_records_per_s, self._slo_s)
+        self._owned = seen.assignment
+        self._backlog = {
+            c: _waiting([loads[p] for p in held if p in loads], waits_s) for c, held in seen.assignment.owners.items()
+        }
+
+
+def _waiting(loads: Iterable[PartitionLoad], waits_s: float) -> float:
+    """Records that wait longer than they must."""
+    return sum(max(0.0, number(load.lag_records) - number(load.records_per_s) * waits_s) for load in loads)

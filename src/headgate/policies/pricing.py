@@ -1,6 +1,6 @@
 """What every option costs: its consumers, the records late under it, and the records that getting there makes late."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +42,8 @@ class Prices:
     """Of each of the load's partitions, now."""
     stands: Floats
     """Records of each partition that wait too long already."""
+    spares: Set[int]
+    """Consumers that run and own nothing: they need no start."""
     capacity_records_per_s: float
     slo_s: float
     late_price: float
@@ -60,9 +62,13 @@ class Prices:
             return False
         load = self.load
         highest = max(load.at(0.0), load.at(self.start_s + self.interval_s + self.payback_s))
-        shares = _Sets.of([current[c] for c in current], self._places()).summed(load.shares)
-        late = late_per_s(load, shares, highest, self.capacity_records_per_s, self.slo_s) + self._late_by_jumps(shares)
+        sets = _Sets.of([current[c] for c in current], self._places())
+        shares = sets.summed(load.shares)
+        late = late_per_s(load, shares, highest, self.capacity_records_per_s, self.slo_s) + self._late_by_jumps(sets)
         return bool(self.late_price * late.sum() * self.payback_s < CALM)
+
+    def shares(self) -> dict[TopicPartition, float]:
+        return dict(zip(self.load.partitions, self.load.shares.tolist(), strict=True))
 
     def work(self) -> dict[TopicPartition, float]:
         """Each partition's share of all there is to do within the payback time, what stands included."""
@@ -78,7 +84,8 @@ class Prices:
                 column.setdefault(held, len(column))
         place = self._places()
         sets = _Sets.of(list(column), place)
-        soon, later = self._late(sets, 0.0), self._late(sets, self.start_s)
+        by_jumps = self._late_by_jumps(sets)
+        soon, later = (self._late(sets, wait_s) + by_jumps for wait_s in (0.0, self.start_s))
         return [self._option(current, option, column, soon, later, place) for option in found]
 
     def _option(
@@ -91,14 +98,16 @@ class Prices:
         place: dict[TopicPartition, int],
     ) -> Option:
         load, price = self.load, self.late_price
-        created = len(option.owners.keys() - current.owners.keys())
-        deleted = len(current.owners.keys() - option.owners.keys())
-        late = later if created else soon
+        new = option.owners.keys() - current.owners.keys()
+        created, deleted = len(new), len(current.owners.keys() - option.owners.keys())
+        is_waited_for = bool(new - self.spares)
+        late = later if is_waited_for else soon
         kept = late[:, [column[held] for held in current.owners.values()]].sum(axis=1)
         then = late[:, [column[held] for held in option.owners.values()]].sum(axis=1)
         savings = len(current) - len(option) + price * (kept - then)
-        effect_s = self.interval_s + (self.start_s if created else 0.0)
-        got = [place[p] for c, held in option.owners.items() for p in held - current[c]]
+        effect_s = self.interval_s + (self.start_s if is_waited_for else 0.0)
+        changed = [(c, held) for c, held in option.owners.items() if held is not current.owners.get(c)]
+        got = [place[p] for c, held in changed for p in held - current[c]]
         moved = load.shares[[n for n in got if self.owners[n]]]
         by_moves, by_moves_later = (
             late_by_moving(load.at(effect_s + wait_s) * moved, self.pause_s, self.capacity_records_per_s, self.slo_s)
@@ -128,17 +137,19 @@ class Prices:
         step_s = self.payback_s / STEPS
         ahead = np.array([load.at(begin_s + (n + 0.5) * step_s) for n in range(STEPS)])
         behind = late_by_backlog(np.outer(ahead, shares), backlogs, capacity, step_s) / self.payback_s
-        result: Floats = late + self._late_by_jumps(shares) + behind
+        result: Floats = late + behind
         return result
 
-    def _late_by_jumps(self, shares: Floats) -> Floats:
+    def _late_by_jumps(self, sets: "_Sets") -> Floats:
         """Late records per second to expect from jumps like those seen before, which give no time to start anybody."""
-        load = self.load
-        late = np.zeros(len(shares))
-        for level in load.jumps:
-            if level > load.level:
-                late += late_per_s(load, shares, level, self.capacity_records_per_s, self.slo_s)
-                late += np.maximum(0.0, shares * level - self.capacity_records_per_s)  # to be worked off afterwards
+        load, capacity = self.load, self.capacity_records_per_s
+        late, now = np.zeros(sets.count), sets.summed(load.shares) * load.level
+        for jump in load.jumps:
+            added = jump.level - load.level
+            if added > 0:
+                rates = now + added * sets.summed(jump.pattern)
+                late += late_per_s(load, rates / jump.level, jump.level, capacity, self.slo_s)
+                late += np.maximum(0.0, rates - capacity)  # to be worked off afterwards
         exposed_s = self.start_s + 1.5 * self.interval_s
         return late * exposed_s * load.jumps_per_s / max(1, len(load.jumps))
 

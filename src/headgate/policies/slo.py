@@ -4,42 +4,30 @@ Every option, the present assignment among them, is priced alike: its consumers,
 under it, plus the records that getting there makes late. The option that pays for itself soonest is taken, if one does.
 """
 
+import math
 from dataclasses import dataclass
 
-from headgate.model import Alert, Alternative, Assignment, Decision, Observation, TopicPartition
-from headgate.policies.advice import advice
+from headgate.model import Alert, Assignment, Decision, Observation, TopicPartition
+from headgate.policies.advice import advice, too_few_allowed
 from headgate.policies.backlog import owners_of, standing
-from headgate.policies.candidates import candidates, fewer
+from headgate.policies.choosing import Choice, choose
 from headgate.policies.forecast import Forecast, Load
 from headgate.policies.lateness import LateAccount, late_by_moving
-from headgate.policies.pricing import Option, Prices
+from headgate.policies.pricing import Prices
 from headgate.policies.seen import adopted, capacity, held, unowned
 
-
-def _words(option: Option) -> str:
-    count = len(option.assignment)
-    return f"{count} consumer{'s' * (count != 1)} with {option.moves} move{'s' * (option.moves != 1)}"
-
-
-def _objection(option: Option) -> str:
-    if option.gain <= 0:
-        return f"would cost {-option.gain:.1f} consumer-seconds more than it saves"
-    return "pays only later; waiting costs less than having it now"
-
-
-def _direction(here: int, there: int) -> str:
-    return "up" if there > here else "down" if there < here else "move"
-
-
-EXCHANGE = 2.0
-"""Budgets of late records that one consumer is worth while the budget is spent as it comes in. Tuned on W1."""
-BY_MOVES = 0.13
+EXCHANGE = 8.6
+"""How many times the late records allowed in what one consumer does, that consumer is worth while nothing is owed.
+Tuned on W1."""
+DEBT_S = 120.0
+"""Late records get e times dearer, or cheaper, for every so many seconds of budget overspent, or saved."""
+CHEAPEST, DEAREST = 0.5, 20.0
+"""Limits of that."""
+AIM = 0.88
+"""The share of the budget that may be spent: one who aims at all of it misses every other time."""
+BY_MOVES = 0.78
 """How much dearer late records get by the share of the budget that moving everything once would take. Tuned on W1 with
 rebalances of 2 s."""
-GRACE_S = 120.0
-"""Budget granted in advance, in seconds of traffic: the first late record is not a crisis."""
-CHEAPEST, DEAREST = 0.5, 10.0
-"""Limits of the price relative to the one above, with nothing spent and with much overspent."""
 
 
 @dataclass
@@ -109,110 +97,94 @@ class Slo:
             return self._blind(seen, "less than two beats of arrivals are known")
         start_s = self.start_s if seen.start_s is None else seen.start_s
         pause_s = self.pause_s if seen.pause_s is None else seen.pause_s
-        self._account.add(seen, mu)
+        self._account.add(seen, mu, pause_s, self.waits_s)
         load = self._forecast.load(start_s + self.interval_s)
-        price = self._price(load, mu, pause_s)
-        return self._choose(seen, load, mu, start_s, pause_s, price)
+        prices = self._prices(seen, load, mu, start_s, pause_s)
+        largest = min(self.max_consumers, len(load.partitions))
+        choice = choose(prices, _working(seen), largest)
+        self._remember_waste(seen.at_s, choice)
+        return self._decision(
+            seen,
+            prices,
+            choice,
+            (
+                *advice(seen, load, mu, self.slo_s, pause_s),
+                *too_few_allowed(len(choice.kept.assignment), largest, len(load.partitions), choice.kept.late_per_s),
+            ),
+        )
 
     def _blind(self, seen: Observation, lacking: str) -> Decision:
         """Without knowing what to pack by, only partitions without owner are given one: nothing is measured unread."""
         nobody = unowned(seen)
         if not nobody:
             return Decision(None, f"hold: {lacking}")
-        given = adopted(seen)
-        chosen = Assignment({**given.owners, **self._spares(given)})
+        chosen = self._with_spares(adopted(seen))
         return Decision(chosen, f"{len(nobody)} partitions get an owner; otherwise hold: {lacking}", "unassigned")
 
-    def _price(self, load: Load, mu: float, pause_s: float) -> float:
-        """Consumer-seconds that one late record is worth, dearer the more of the budget is spent or moves will take."""
-        share = 1 - self.quantile
-        spent = self._account.late / (share * (self._account.records + GRACE_S * max(load.mean_level, 1.0)))
-        usual = max(load.mean_level, load.level, mu)  # a trace that starts from nothing is not judged by nothing
-        allowed_per_s = share * usual * self.thrift * EXCHANGE
-        everything = late_by_moving(usual * load.shares, pause_s, mu, self.slo_s)
-        by_moves = everything / (share * usual * self._payback_s(pause_s))
-        return (min(max(spent**2, CHEAPEST), DEAREST) + BY_MOVES * by_moves) / allowed_per_s
-
-    def _payback_s(self, pause_s: float) -> float:
-        return max(self.payback_s, self.patience * pause_s)
-
-    def _choose(
-        self, seen: Observation, load: Load, mu: float, start_s: float, pause_s: float, price: float
-    ) -> Decision:
-        shares = dict(zip(load.partitions, map(float, load.shares), strict=True))
-        # Warm spares own nothing and are not part of the choice.
-        current = Assignment(
-            {c: frozenset(seen.assignment[c] & shares.keys()) for c in seen.assignment if seen.assignment[c]}
-        )
-        largest = min(self.max_consumers, len(shares))
-        nobody = unowned(seen)
+    def _prices(self, seen: Observation, load: Load, mu: float, start_s: float, pause_s: float) -> Prices:
+        current = _working(seen)
         owners = owners_of(current, load)
-        prices = Prices(
+        payback_s = max(self.payback_s, self.patience * pause_s)
+        return Prices(
             load,
             owners,
             standing(seen, owners, load, mu, self.slo_s, self.waits_s),
+            seen.assignment.owners.keys() - current.owners.keys(),
             mu,
             self.slo_s,
-            price,
+            self._late_price(load, mu, pause_s, payback_s),
             self.move_price,
             start_s,
             pause_s,
             self.interval_s,
-            self._payback_s(pause_s),
+            payback_s,
             self.payback_s + self._waste_s,
         )
-        calm = not nobody and prices.is_calm(current)
-        offered = fewer(current, shares) if calm else candidates(current, prices.work(), largest)
-        options = prices.options(current, offered)
-        kept = options[0]
-        # Keeping is no option with partitions that nobody owns, or beyond what is allowed.
-        must = bool(nobody) or len(current) > largest
-        if must:
-            options = [o for o in options if len(o.assignment) <= largest and o.assignment.partitions == shares.keys()]
-        best = max(options, key=lambda o: o.gain)
-        smaller = any(len(o.assignment) < len(current) and o.now > 0 for o in options)
-        self._waste_s = self._waste_s + (seen.at_s - self._last_s) if smaller else 0.0
-        self._last_s = seen.at_s
+
+    def _late_price(self, load: Load, mu: float, pause_s: float, payback_s: float) -> float:
+        """Consumer-seconds that one late record is worth, dearer the more of the budget is owed or moves will take."""
+        usual = max(load.mean_level, load.level, mu)  # a trace that starts from nothing is not judged by nothing
+        allowed_per_s = (1 - self.quantile) * usual
+        debt_s = (self._account.late - AIM * (1 - self.quantile) * self._account.records) / allowed_per_s
+        by_debt = min(max(math.exp(min(debt_s / DEBT_S, 100.0)), CHEAPEST), DEAREST)
+        everything = late_by_moving(usual * load.shares, pause_s, mu, self.slo_s)
+        by_moves = BY_MOVES * everything / (allowed_per_s * payback_s)
+        return (by_debt + by_moves) / ((1 - self.quantile) * mu * self.thrift * EXCHANGE)
+
+    def _remember_waste(self, now_s: float, choice: Choice) -> None:
+        wasting = choice.keeps and choice.fewer_would_do
+        self._waste_s = self._waste_s + (now_s - self._last_s) if wasting else 0.0
+        self._last_s = now_s
+
+    def _decision(self, seen: Observation, prices: Prices, choice: Choice, alerts: tuple[Alert, ...]) -> Decision:
+        load, here = prices.load, len(choice.kept.assignment)
         inputs = {
             "records_per_s": load.level,
             "slope_per_s": load.slope,
-            "price": price,
-            "late_per_s": kept.late_per_s,
+            "price": prices.late_price,
+            "late_per_s": choice.kept.late_per_s,
             "dispersion": load.dispersion,
             "backlog_records": float(prices.stands.sum()),
-            "consumers": float(len(current)),
+            "consumers": float(here),
             "budget_spent": self._account.late / max(1.0, (1 - self.quantile) * self._account.records),
-            "gain": best.gain,
+            "gain": choice.best.gain,
         }
-        alerts = (*advice(seen, load, mu, self.slo_s, pause_s), *self._limit(kept, largest, len(shares)))
-        if not must and (best.gain <= 0 or best.now <= 0 or best.assignment == current):
-            kept_back = [] if best.assignment == current else [Alternative(_words(best), _objection(best))]
-            why = f"keep {len(current)}: {kept.late_per_s:.2f} late records/s expected at {load.level:.0f} records/s"
-            return Decision(None, why, "", inputs, tuple(kept_back), alerts)
-        if seen.brokers_slow and len(best.assignment) > len(current) and not must:
+        why, rejected = choice.why(load, prices.late_price), choice.rejected()
+        if choice.keeps:
+            return Decision(None, why, "", inputs, rejected, alerts)
+        if seen.brokers_slow and choice.direction == "up" and not choice.is_forced:
             return Decision(None, "keep: the brokers are slow, not the consumers", "", inputs, alerts=alerts)
-        self._waste_s = 0.0
-        trigger = "unassigned" if nobody else _direction(len(current), len(best.assignment))
-        why = (
-            f"{load.level:.0f} records/s, {load.slope:+.1f} a second: {_words(best)} save {best.gain:.0f} "
-            f"consumer-seconds, with late records at {price:.2g} each ({best.late_if_kept_per_s:.2f} -> "
-            f"{best.late_per_s:.2f} a second) and the moves paid"
-        )
-        others = sorted((o for o in options if o is not best), key=lambda o: -o.gain)[:3]
-        rejected = tuple(Alternative(_words(o), f"would save {o.gain:.0f}") for o in others)
-        chosen = Assignment({**best.assignment.owners, **self._spares(best.assignment)})
-        return Decision(chosen, why, trigger, inputs, rejected, alerts)
+        trigger = "unassigned" if unowned(seen) else choice.direction
+        return Decision(self._with_spares(choice.best.assignment), why, trigger, inputs, rejected, alerts)
 
-    def _spares(self, assignment: Assignment) -> dict[int, frozenset[TopicPartition]]:
+    def _with_spares(self, assignment: Assignment) -> Assignment:
         """Consumers kept warm own nothing, and are no more than still allowed."""
         count = min(self.warm, max(0, self.max_consumers - len(assignment)))
         free = (n for n in range(1, len(assignment) + count + 1) if n not in assignment.owners)
-        return {next(free): frozenset() for _ in range(count)}
+        return Assignment({**assignment.owners, **{next(free): frozenset[TopicPartition]() for _ in range(count)}})
 
-    def _limit(self, kept: Option, largest: int, partitions: int) -> tuple[Alert, ...]:
-        if len(kept.assignment) < largest or largest == partitions or kept.late_per_s <= 0:
-            return ()
-        text = (
-            f"all {largest} consumers allowed are in use, {kept.late_per_s:.1f} records/s are late: raise max_consumers"
-        )
-        return (Alert("max_consumers", text),) if kept.late_per_s > 1 else ()
+
+def _working(seen: Observation) -> Assignment:
+    """Who owns what is there; warm spares own nothing and are not part of the choice."""
+    owners = seen.assignment.owners
+    return Assignment({c: frozenset(held & seen.partitions.keys()) for c, held in owners.items() if held})

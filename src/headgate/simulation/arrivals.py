@@ -5,7 +5,7 @@ records are spaced within a second decides almost everything about tail latency 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ class Arrivals:
     times_s: tuple[Floats, ...]
     duration_s: float
     name: str = ""
+    costs: tuple[Floats, ...] | None = None
+    """How much longer than usual each record takes, 1 being usual; None: all are alike."""
 
     @property
     def partitions(self) -> int:
@@ -106,6 +108,14 @@ def _by_partition(
     shuffled = np.lexsort((rng.random(len(owner)), second))
     owner = owner[shuffled]
     return Arrivals(tuple(times[owner == p] for p in range(per_second.shape[1])), duration_s, name)
+
+
+def varied(arrivals: Arrivals, spread: float, rng: np.random.Generator) -> Arrivals:
+    """The same arrivals with work that varies: records of one second cost alike, 1 ± spread on average 1 (E-3)."""
+    if not 0 <= spread < 1:
+        raise ValueError(f"spread must be at least 0 and below 1, not {spread:g}")
+    by_second = rng.uniform(1 - spread, 1 + spread, int(np.ceil(arrivals.duration_s)) + 1)
+    return replace(arrivals, costs=tuple(by_second[t.astype(np.int64)] for t in arrivals.times_s))
 
 
 PRODUCERS: dict[str, Producer] = {"burst": burst, "smooth": smooth, "poisson": poisson}

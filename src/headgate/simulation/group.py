@@ -16,6 +16,7 @@ import numpy as np
 from headgate.model import Assignment, Plan, TopicPartition
 from headgate.simulation.arrivals import Arrivals
 from headgate.simulation.service import MAX_POLL_RECORDS, Consumer, Topic
+from headgate.simulation.start_times import StartTimes
 
 TOPIC = "events"
 
@@ -38,6 +39,12 @@ class GroupSettings:
     """A member that rejoined early blocks until the last one did (A-8)."""
     max_poll_records: int = MAX_POLL_RECORDS
     """The largest batch; a partition that moves waits for the one in hand."""
+    starts: StartTimes | None = None
+    """Drawn for every change instead of `start_up_s`: until all of its consumers are ready, as t3 is defined."""
+
+    def start_s(self, rng: np.random.Generator) -> float:
+        """How long the consumers of one change take to start."""
+        return self.start_up_s if self.starts is None else self.starts.draw_s(rng)
 
     def __post_init__(self) -> None:
         for name in ("capacity_records_per_s", "heartbeat_s", "max_poll_records"):
@@ -111,7 +118,7 @@ class Group(ABC):
             raise RuntimeError("one change at a time: ask is_changing first")
         self.assignment = following
         kind = "up" if plan.create else "down" if plan.delete else "reassign"
-        ready_s = self.now_s + (self.settings.start_up_s if plan.create else 0.0)
+        ready_s = self.now_s + (self.settings.start_s(self._rng) if plan.create else 0.0)
         moved = len(plan.rebalanced)
         self.changes.append(Change(self.now_s, ready_s, kind, len(plan.create), len(plan.delete), moved))
         self.is_changing = True
@@ -160,7 +167,7 @@ class Group(ABC):
             member.free_s = max(member.free_s, self.now_s)
 
 
-_CAUSE = {"up": "scale-up rebalance", "down": "scale-down stall", "reassign": "reassignment"}
+CAUSE_OF = {"up": "scale-up rebalance", "down": "scale-down stall", "reassign": "reassignment"}
 
 
 class EagerGroup(Group):
@@ -180,7 +187,7 @@ class EagerGroup(Group):
             for member in survivors:
                 self._at(ready_s + notice_s[member.consumer_id], lambda m=member: self._stop(m))  # type: ignore[misc]
         self._at(begins_s, self._stop_all)
-        self._at(begins_s + self.settings.pause_s, lambda: self._resume(_CAUSE[kind]))
+        self._at(begins_s + self.settings.pause_s, lambda: self._resume(CAUSE_OF[kind]))
 
     def _stop(self, member: Consumer) -> None:
         member.drop_batch(self.topic)
@@ -216,13 +223,13 @@ class CooperativeGroup(Group):
                 owner = self.members[old]
                 owner.partitions.discard(partition)  # no new polls; what it has in hand it finishes
                 if owner.polled.get(partition):
-                    released_s = owner.batch_end_s()
+                    released_s = owner.batch_end_s(self.topic)
                 elif partition in owner.uncommitted:
                     owner.let_go(self.topic, partition)
             if move.new is None:
                 continue
             gained_s = released_s + self.settings.pause_s
-            self.pauses.append(Pause(partition, released_s, gained_s, _CAUSE[kind]))
+            self.pauses.append(Pause(partition, released_s, gained_s, CAUSE_OF[kind]))
             self._at(gained_s, lambda c=move.new, p=partition: self._give(c, {p}))  # type: ignore[misc]
             finished_s = max(finished_s, gained_s)
         self._at(finished_s, lambda: self._finish(plan))

@@ -1,8 +1,12 @@
 """What a run came to: latency of every record, cost, actions, and why records were late (E-38 … E-41)."""
 
+import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +16,36 @@ from headgate.simulation.arrivals import Floats
 from headgate.simulation.group import Change, Group, Pause
 
 CAUSES = ("overload", "start-up", "scale-up rebalance", "scale-down stall", "reassignment")
+
+
+TIME_BINS = 240
+"""Points of a curve over the whole run."""
+
+
+class Result(Protocol):
+    """What every way to simulate can tell, so that they can be shown alike."""
+
+    @property
+    def sla_percent(self) -> float: ...
+    @property
+    def replica_minutes(self) -> float: ...
+    @property
+    def moves(self) -> int: ...
+    @property
+    def ups(self) -> int: ...
+    @property
+    def downs(self) -> int: ...
+    @property
+    def max_latency_s(self) -> float: ...
+    def quantile_s(self, q: float) -> float: ...
+    def replicas_at(self, at_s: Floats) -> Floats: ...
+    def p99_over_time(self, duration_s: float) -> Floats:
+        """Of the records that arrived in each of TIME_BINS equal parts of the run; NaN where none did."""
+        ...
+
+    def late_percent(self) -> Mapping[str, float]:
+        """Late records in percent of all, by cause (E-41)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -93,6 +127,17 @@ class Outcome:
         for _, created_s, deleted_s in self.lives:
             count += (at_s >= created_s) & (at_s < (np.inf if deleted_s is None else deleted_s))
         return count
+
+    def p99_over_time(self, duration_s: float) -> Floats:
+        arrived = np.concatenate(self.arrived_s)
+        order = np.argsort(arrived, kind="stable")
+        edges = arrived[order].searchsorted(np.linspace(0.0, duration_s, TIME_BINS + 1)).tolist()
+        parts = [self.all_latencies_s[order[a:b]] for a, b in pairwise(edges)]
+        return np.array([float(np.quantile(part, 0.99)) if len(part) else math.nan for part in parts])
+
+    def late_percent(self) -> Mapping[str, float]:
+        found = self.causes()
+        return {cause: 100 * found[cause] / len(self.all_latencies_s) for cause in CAUSES if found[cause]}
 
     def causes(self) -> Counter[str]:
         """E-41: why each late record was late.

@@ -8,9 +8,12 @@ from typing import Literal, Protocol
 import numpy as np
 
 from headgate.model import ConsumerLoad, Decision, Observation, PartitionLoad
+from headgate.model.capacity import CapacityMeter, Estimate
 from headgate.simulation.arrivals import Arrivals
 from headgate.simulation.group import CooperativeGroup, EagerGroup, Group, GroupSettings, partition_of
 from headgate.simulation.outcome import Outcome
+from headgate.simulation.service import Consumer
+from headgate.simulation.start_times import StartTimes
 
 
 class Decides(Protocol):
@@ -36,6 +39,8 @@ class RunSettings:
     slot_s: float = 0.1
     """How finely the monitor samples end offsets."""
     record_bytes: int = 100
+    capacity_estimate: Estimate = "worst_case"
+    """How consumers' capacity is told from their work (E-3); the paper's choice."""
     consumers: int = 1
     seed: int = 0
 
@@ -44,10 +49,11 @@ class RunSettings:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name):g}")
 
-    def with_group(self, **changes: float | bool) -> "RunSettings":
+    def with_group(self, **changes: float | bool | StartTimes) -> "RunSettings":
         return replace(self, group=replace(self.group, **changes))  # type: ignore[arg-type]
 
 
+_STARTS_KEPT = 50
 PROTOCOLS: dict[str, type[Group]] = {"eager": EagerGroup, "cooperative": CooperativeGroup}
 
 
@@ -63,6 +69,8 @@ class Monitor:
         edges = settings.slot_s * np.arange(slots + 1)
         self._per_slot = np.stack([np.diff(t.searchsorted(edges - 1e-9)) for t in group.topic.arrivals.times_s], axis=1)
         """Records per slot and partition. Only slots that ended before now are ever looked at."""
+        self._meters: dict[tuple[int, float], CapacityMeter] = {}
+        self._metered: dict[tuple[int, float], tuple[int, float]] = {}
 
     def sample_lag(self) -> None:
         for p in range(len(self._peak_lag)):
@@ -82,21 +90,35 @@ class Monitor:
             counts = tuple(new[:, p].tolist())
             partitions[partition_of(p)] = PartitionLoad(rate * settings.record_bytes, rate, lag, end, counts)
         self._peak_lag = [0] * len(self._peak_lag)
-        capacity = settings.group.capacity_records_per_s
-        consumers = {
-            n: ConsumerLoad(
-                busy_share=min(1.0, m.busy_s / max(1e-9, now - m.created_s)),
-                capacity_bytes_per_s=capacity * settings.record_bytes if m.records else None,
-                capacity_records_per_s=m.records / m.busy_s if m.records else None,
-            )
-            for n, m in group.members.items()
-        }
+        consumers = {n: self._load(member) for n, member in group.members.items()}
         pauses = [p.end_s - p.start_s for p in group.pauses[-50:]] if settings.protocol == "cooperative" else []
         return Observation(
             now, now, partitions, group.assignment, consumers, self._watching_since_s(), settings.slot_s,
             pause_s=max(pauses) if pauses else settings.group.pause_s,
-            start_s=settings.group.start_up_s if group.changes else None,
+            start_s=self._start_s(),
         )  # fmt: skip
+
+    def _load(self, member: Consumer) -> ConsumerLoad:
+        """What a member did since the last look counts as a cycle of it (E-3)."""
+        life = member.consumer_id, member.created_s
+        meter = self._meters.setdefault(life, CapacityMeter(self._settings.capacity_estimate))
+        records, busy_s = self._metered.get(life, (0, 0.0))
+        meter.add(member.records - records, member.busy_s - busy_s)
+        self._metered[life] = member.records, member.busy_s
+        capacity = meter.per_s
+        return ConsumerLoad(
+            busy_share=min(1.0, member.busy_s / max(1e-9, self._group.now_s - member.created_s)),
+            capacity_bytes_per_s=None if capacity is None else capacity * self._settings.record_bytes,
+            capacity_records_per_s=capacity,
+        )
+
+    def _start_s(self) -> float | None:
+        """As the live controller tells it: of the newest starts the 99th percentile."""
+        group = self._settings.group
+        if group.starts is None:
+            return group.start_up_s if self._group.changes else None
+        took = [c.ready_s - c.at_s for c in self._group.changes if c.added][-_STARTS_KEPT:]
+        return sorted(took)[math.ceil(0.99 * len(took)) - 1] if took else None
 
     def _watching_since_s(self) -> float:
         return self._group.changes[-1].ready_s if self._group.changes else 0.0

@@ -2,10 +2,10 @@
 
 A consumer polls what has arrived in its partitions (up to 500 records), processes the records one by one in order of
 arrival, commits after the last one and polls again. Completion times of such a queue follow
-c[i] = max(a[i], c[i-1]) + s, which is a running maximum and so needs no loop over records.
+c[i] = max(a[i], c[i-1]) + s[i], which is a running maximum and so needs no loop over records.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,20 +17,27 @@ MAX_POLL_RECORDS = 500
 _TINY_S = 1e-9
 
 
-def completions(arrivals: Floats, free_s: float, service_s: float) -> Floats:
-    """When each record is done, if the consumer is free from `free_s` on: the fast form of the loop below."""
+def completions(arrivals: Floats, free_s: float, service_s: float | Floats) -> Floats:
+    """When each record is done, if the consumer is free from `free_s` on: the fast form of the loop below.
+
+    `service_s` is one time for all records, or one for each.
+    """
     if len(arrivals) == 0:
         return arrivals
+    if isinstance(service_s, np.ndarray):
+        spent = np.cumsum(service_s)
+        began = np.maximum(np.maximum.accumulate(arrivals - (spent - service_s)), free_s)
+        return np.asarray(began + spent)
     index = np.arange(len(arrivals))
     begun = np.maximum(np.maximum.accumulate(arrivals - service_s * index), free_s)
     done: Floats = begun + service_s * (index + 1)
     return done
 
 
-def completions_one_by_one(arrivals: Iterable[float], free_s: float, service_s: float) -> list[float]:
+def completions_one_by_one(arrivals: Sequence[float], free_s: float, services_s: Sequence[float]) -> list[float]:
     """The same, as the definition says it."""
     done = []
-    for arrival in arrivals:
+    for arrival, service_s in zip(arrivals, services_s, strict=True):
         free_s = max(arrival, free_s) + service_s
         done.append(free_s)
     return done
@@ -49,6 +56,11 @@ class Topic:
     def arrived(self, partition: int, until_s: float) -> int:
         return int(self.arrivals.times_s[partition].searchsorted(until_s, "right"))
 
+    def cost(self, partition: int, count: int) -> float:
+        """Of the next so many records."""
+        costs, at = self.arrivals.costs, self.served[partition]
+        return count if costs is None else float(costs[partition][at : at + count].sum())
+
     def lag(self, partition: int, at_s: float) -> int:
         """E-4: end offset minus committed offset, so polled records count until their batch is committed."""
         return self.arrived(partition, at_s) - self.committed[partition]
@@ -61,6 +73,7 @@ class Consumer:
     consumer_id: int
     created_s: float
     service_s: float
+    """For a record of cost 1."""
     free_s: float = 0.0
     """When its last record was done, or until when it is paused."""
     partitions: set[int] = field(default_factory=set)
@@ -80,9 +93,13 @@ class Consumer:
         if self.partitions:
             self._poll(topic, until_s)
 
-    def batch_end_s(self) -> float:
+    def finish(self, topic: Topic, until_s: float) -> bool:
+        """Goes on with the batch in hand and polls no other; True if nothing is in hand any more."""
+        return not self.polled or self._finish_batch(topic, until_s)
+
+    def batch_end_s(self, topic: Topic) -> float:
         """When the batch in hand is processed."""
-        return self.free_s + self.service_s * sum(self.polled.values())
+        return self.free_s + self.service_s * sum(topic.cost(p, n) for p, n in self.polled.items())
 
     def drop_batch(self, topic: Topic) -> None:
         """Commits what is processed and gives the rest of the batch back; the record in progress is begun anew."""
@@ -101,9 +118,9 @@ class Consumer:
 
     def _finish_batch(self, topic: Topic, until_s: float) -> bool:
         """The batch in hand; False if it is not finished by then."""
-        parts, times = self._pending(topic, {p: topic.served[p] + n for p, n in self.polled.items()})
-        ends = completions(times, self.free_s, self.service_s)
-        done = self._serve(topic, parts, ends, until_s)
+        parts, times, service_s = self._pending(topic, {p: topic.served[p] + n for p, n in self.polled.items()})
+        ends = completions(times, self.free_s, service_s)
+        done = self._serve(topic, parts, ends, service_s, until_s)
         for p, n in _counts(parts[:done]).items():
             self.uncommitted[p] = self.uncommitted.get(p, 0) + n
             self.polled[p] -= n
@@ -115,12 +132,12 @@ class Consumer:
         return True
 
     def _poll(self, topic: Topic, until_s: float) -> None:
-        parts, times = self._pending(topic, {p: topic.arrived(p, until_s) for p in self.partitions})
+        parts, times, service_s = self._pending(topic, {p: topic.arrived(p, until_s) for p in self.partitions})
         if len(times) == 0:
             return
-        ends = completions(times, self.free_s, self.service_s)
+        ends = completions(times, self.free_s, service_s)
         first, last = self._last_batch(times, ends, until_s)
-        self._serve(topic, parts[:last], ends[:last], until_s)
+        self._serve(topic, parts[:last], ends[:last], service_s, until_s)
         for p in self.partitions:  # all whole batches are committed, the last one is in hand
             topic.committed[p] = topic.served[p]
         if last > first and ends[last - 1] > until_s + _TINY_S:
@@ -150,29 +167,29 @@ class Consumer:
                 return first, last
             first = last
 
-    def _pending(self, topic: Topic, until: dict[int, int]) -> tuple[Ints, Floats]:
-        """Records from the served offset up to `until` of each partition, by arrival; ties by partition."""
-        pieces = [
-            (p, topic.arrivals.times_s[p][topic.served[p] : end])
-            for p, end in sorted(until.items())
-            if end > topic.served[p]
-        ]
-        if not pieces:
-            return np.empty(0, dtype=np.int64), np.empty(0)
-        if len(pieces) == 1:
-            return np.full(len(pieces[0][1]), pieces[0][0]), pieces[0][1]
-        parts = np.repeat([p for p, _ in pieces], [len(t) for _, t in pieces])
-        times = np.concatenate([t for _, t in pieces])
-        order = np.argsort(times, kind="stable")
-        return parts[order], times[order]
+    def _pending(self, topic: Topic, until: dict[int, int]) -> tuple[Ints, Floats, float | Floats]:
+        """Records from the served offset up to `until` of each partition, by arrival, ties by partition: whose they
+        are, when they came, and how long each takes (one number if all take the same)."""
+        slices = {p: slice(topic.served[p], end) for p, end in sorted(until.items()) if end > topic.served[p]}
+        if not slices:
+            return np.empty(0, dtype=np.int64), np.empty(0), self.service_s
+        pieces = [topic.arrivals.times_s[p][these] for p, these in slices.items()]
+        parts = np.repeat(list(slices), [len(t) for t in pieces])
+        times = np.concatenate(pieces)
+        order = np.argsort(times, kind="stable") if len(pieces) > 1 else slice(None)
+        service_s: float | Floats = self.service_s
+        if topic.arrivals.costs is not None:
+            costs = np.concatenate([topic.arrivals.costs[p][these] for p, these in slices.items()])
+            service_s = service_s * costs[order]
+        return parts[order], times[order], service_s
 
-    def _serve(self, topic: Topic, parts: Ints, ends: Floats, until_s: float) -> int:
+    def _serve(self, topic: Topic, parts: Ints, ends: Floats, service_s: float | Floats, until_s: float) -> int:
         """Processes in this order what is done by `until_s`; how many that were."""
         count = int(ends.searchsorted(until_s + _TINY_S, "right"))
         if count == 0:
             return 0
         self.free_s = float(ends[count - 1])
-        self.busy_s += self.service_s * count
+        self.busy_s += float(service_s[:count].sum()) if isinstance(service_s, np.ndarray) else service_s * count
         self.records += count
         ends, parts = ends[:count], parts[:count]
         for p, n in _counts(parts).items():

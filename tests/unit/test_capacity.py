@@ -1,0 +1,100 @@
+"""E-3: what a consumer can do, from its cycles, by hand-computed numbers; and what policies make of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from headgate.model import Assignment, ConsumerLoad, Decision, Observation, PartitionLoad, TopicPartition
+from headgate.model.capacity import CYCLES_KEPT, CYCLES_OF_MEAN, CapacityMeter, Estimate
+from headgate.policies.seen import capacity
+from headgate.simulation.arrivals import counted, varied
+from headgate.simulation.run import RunSettings, simulate
+
+
+def metered(estimate: Estimate, cycles: Sequence[tuple[float, float]]) -> float | None:
+    meter = CapacityMeter(estimate)
+    for work, busy_s in cycles:
+        meter.add(work, busy_s)
+    return meter.per_s
+
+
+def test_the_mean_is_all_work_over_all_time() -> None:
+    # 100 in 1 s and 300 in 1 s and 100 in 3 s: 500 in 5 s, not the mean of 100, 300 and 33.
+    assert metered("mean", [(100, 1), (300, 1), (100, 3)]) == pytest.approx(100)
+
+
+def test_the_mean_forgets_all_but_the_newest_cycles() -> None:
+    assert metered("mean", [(1, 1)] * 50 + [(200, 1)] * CYCLES_OF_MEAN) == pytest.approx(200)
+
+
+def test_the_worst_case_is_the_slowest_cycle_until_it_is_too_long_ago() -> None:
+    slow, usual = (50.0, 1.0), (200.0, 1.0)
+    assert metered("worst_case", [usual, slow, usual]) == 50
+    assert metered("worst_case", [slow] + [usual] * CYCLES_KEPT) == 200
+
+
+def test_p99_leaves_out_the_slowest_of_a_hundred_cycles() -> None:
+    # Of 200 cycles 198 are at least as fast as the third slowest.
+    cycles = [(float(n), 1.0) for n in range(1, 201)]
+    assert metered("p99", cycles) == 3
+    # Of few cycles none can be left out: it is the worst case then.
+    assert metered("p99", [(200, 1), (50, 1), (100, 1)]) == 50
+
+
+def test_a_fixed_capacity_and_an_idle_consumer_measure_nothing() -> None:
+    assert metered("fixed", [(200, 1)]) is None
+    assert metered("worst_case", [(0, 1), (100, 0)]) is None
+    assert metered("mean", []) is None
+
+
+def test_policies_take_the_configured_capacity_then_the_slowest_measured_then_the_one_in_bytes() -> None:
+    p = TopicPartition("t", 0)
+    loads = {1: ConsumerLoad(capacity_records_per_s=180.0), 2: ConsumerLoad(capacity_records_per_s=120.0)}
+    seen = Observation(0.0, 0.0, {p: PartitionLoad(1000.0, 10.0)}, Assignment({1: frozenset({p})}), loads, 0.0)
+    assert capacity(seen, 200.0) == 200
+    assert capacity(seen, None, 5000.0) == 120
+    unmeasured = Observation(0.0, 0.0, seen.partitions, seen.assignment, {1: ConsumerLoad()}, 0.0)
+    assert capacity(unmeasured, None, 5000.0) == 50  # 5,000 B/s of records of 100 bytes
+    assert capacity(unmeasured, None) is None
+
+
+class Watching:
+    """Remembers the capacities it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[float | None] = []
+
+    def decide(self, seen: Observation) -> Decision:
+        self.told.append(seen.consumers[1].capacity_records_per_s)
+        return Decision(None, "watching")
+
+
+@pytest.mark.parametrize(("estimate", "expected"), [("mean", 100.0), ("worst_case", 200 / 3), ("fixed", None)])
+def test_simulated_consumers_report_as_live_ones_do(estimate: Estimate, expected: float | None) -> None:
+    # Ten records a second, in turn of half and of one and a half times the usual 1/100 s.
+    arrivals = counted([[10]] * 10)
+    costs = np.where(np.arange(100) // 10 % 2, 1.5, 0.5)
+    policy = Watching()
+    simulate(
+        replace(arrivals, costs=(costs,)),
+        policy,
+        RunSettings(period_s=1.0, phase_s=0.5, warm_up_s=0.0, capacity_estimate=estimate).with_group(
+            capacity_records_per_s=100.0
+        ),
+    )
+    assert policy.told[-1] == (None if expected is None else pytest.approx(expected))
+
+
+def test_records_of_varied_cost_take_longer_or_shorter_and_a_spread_beyond_all_is_refused() -> None:
+    arrivals = varied(counted([[5], [5], [5]]), 0.5, np.random.default_rng(1))
+    assert arrivals.costs is not None
+    (costs,) = arrivals.costs
+    assert all(0.5 <= cost <= 1.5 for cost in costs)
+    assert [len(set(costs[n : n + 5].tolist())) for n in (0, 5, 10)] == [1, 1, 1]
+    outcome = simulate(arrivals, Watching(), RunSettings().with_group(capacity_records_per_s=100.0))
+    # The last of five records that came at once is done when all five are.
+    assert outcome.latency_s[0][4::5] == pytest.approx(0.05 * costs[::5])
+    with pytest.raises(ValueError, match="below 1"):
+        varied(arrivals, 1.0, np.random.default_rng(1))
