@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 cloudpickle.register_pickle_by_value(parquet)  # type: ignore[no-untyped-call]  # workers need not have Headgate
 
-_WORTH_A_TASK_BYTES = 2_500_000
+_WORTH_A_TASK_BYTES = 8_000_000
 """Payload from which another task, and so another file, is worth it where there are cores to run it."""
 _CORES_OF_A_STRANGER = 8
 _OBSERVED_S = 10.0
