@@ -12,6 +12,7 @@ from headgate.cli import (
     consumer,
     demo,
     experiment,
+    explain,
     kafka,
     load,
     maintain,
@@ -37,6 +38,7 @@ app.command(rich_help_panel="Ingest")(demo.demo)
 app.command(rich_help_panel="Ingest")(check.check)
 app.command(rich_help_panel="Ingest")(run.run)
 app.command(rich_help_panel="Watch")(status.status)
+app.command(rich_help_panel="Watch")(explain.explain)
 app.command(rich_help_panel="Watch")(verify.verify)
 app.command(rich_help_panel="Operate")(calibrate.calibrate)
 app.command(rich_help_panel="Operate")(maintain.maintain)

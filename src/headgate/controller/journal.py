@@ -8,7 +8,7 @@ from headgate.controller.ports import STARTED, Channel, Clock
 from headgate.controller.reassign import Change
 from headgate.controller.settings import Settings
 from headgate.model import Alert, Assignment
-from headgate.model.messages import ConsumerPartitions, DecisionRecord
+from headgate.model.messages import ConsumerPartitions, DecisionRecord, PartitionMove
 from headgate.packing.scores import rscore
 
 log = logging.getLogger(__name__)
@@ -71,6 +71,10 @@ class Journal:
             decide_s=timings.decide_s,
             ready_s=timings.ready_s,
             handover_s=timings.handover_s,
+            moves=tuple(
+                PartitionMove(m.partition.topic, m.partition.partition, m.old or 0, m.new or 0)
+                for m in change.plan.moves
+            ),
         )
         log.info("decision %d (%s): %s; %s", record.number, record.trigger, record.reason, outcome)
         self._channel.record(record)

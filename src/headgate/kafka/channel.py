@@ -306,6 +306,28 @@ class Tail:
                     received += self._decoded([record])
         return received + self._decoded(newest.values())
 
+    def read_between(self, topic: str, start_ms: float, end_ms: float, deadline_s: float = 30) -> list[Received]:
+        """What was written to partition 0 of a topic from one time to another; leaves what it followed before."""
+        until = time.monotonic() + deadline_s
+        start, end = (self._offset_at(topic, at_ms) for at_ms in (start_ms, end_ms))
+        self._consumer.assign([KafkaTopicPartition(topic, 0, start)])
+        self.next = {(topic, 0): start}
+        received: list[Received] = []
+        while self._position((topic, 0)) < end:
+            if time.monotonic() > until:
+                raise KafkaUnavailable(f"could not read {topic} within {deadline_s:g} s")
+            received += self._decoded(self._consumer.consume(1000, 0.2))
+        return [r for r in received if r.offset < end]
+
+    def _offset_at(self, topic: str, at_ms: float) -> int:
+        """The first offset written at or after this time; the end if there is none."""
+        asked = [KafkaTopicPartition(topic, 0, max(0, int(at_ms)))]
+        try:
+            found: int = self._consumer.offsets_for_times(asked, timeout=15)[0].offset
+        except KafkaException as error:
+            raise KafkaUnavailable(f"no offsets of {topic} by time: {error.args[0].str()}") from error
+        return found if found >= 0 else self._watermarks(topic, 0)[1]
+
     def _position(self, key: tuple[str, int]) -> int:
         """Compaction and transactions leave holes, so ask the client rather than count records."""
         position: int = self._consumer.position([KafkaTopicPartition(*key)])[0].offset

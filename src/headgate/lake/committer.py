@@ -313,6 +313,7 @@ class Committer:
             duration_s=result.duration_s,
             conflicts=result.conflicts,
             latency_ms=commit_latency_ms(cycles, now_ms),
+            reached=result.ledger.reached(),
         )
         log.info(
             "%s: snapshot %d with %d rows of %d announcements in %.2f s, %d refused",
