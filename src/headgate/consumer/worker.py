@@ -25,7 +25,7 @@ from headgate.consumer.job import JobResult, TableJob
 from headgate.consumer.pace import Pace, Patience
 from headgate.consumer.positions import Positions
 from headgate.consumer.state import SavedState, StateFile
-from headgate.errors import ConfigError, ConsumerError, HeadgateError, SparkLost, Superseded
+from headgate.errors import ConfigError, ConsumerError, HeadgateError, Outdated, SparkLost, Superseded
 from headgate.failpoints import reach
 from headgate.kafka.channel import BEGINNING, END, Outbox, Tail, Topics
 from headgate.kafka.offsets import beginning_offsets, end_offsets
@@ -97,7 +97,7 @@ class Worker:
     def run(self, stop: threading.Event, kill: threading.Event) -> None:
         """Until `stop` (finish the cycle, announce, release everything) or `kill` (drop everything)."""
         self._admin = AdminClient(dict(self._kafka))
-        self._outbox = Outbox(self._kafka)
+        self._outbox = Outbox(self._kafka, f"consumer {self.id}")
         spark = self._session()
         warehouse = Warehouse(self._pipeline.lake)
         self._jobs = {t.name: TableJob(spark, self._pipeline, t, warehouse) for t in self._pipeline.tables}
@@ -115,6 +115,9 @@ class Worker:
             with ThreadPoolExecutor(len(self._jobs), thread_name_prefix=f"consumer-{self.id}") as pool:
                 while not (stop.is_set() or kill.is_set()):
                     self._turn(pool, stop, kill)
+        except Outdated:
+            kill.set()
+            raise
         except Superseded as error:
             log.warning("consumer %d: %s", self.id, error)
             kill.set()

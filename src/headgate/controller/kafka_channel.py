@@ -9,8 +9,8 @@ from confluent_kafka.admin import AdminClient
 
 from headgate.controller.ports import Command, Event
 from headgate.kafka.channel import BEGINNING, END, Last, Outbox, Received, Tail, Topics, grow_control
-from headgate.model import TopicPartition
-from headgate.model.messages import DecisionRecord, LedgerState, Measurement
+from headgate.model import Alert, TopicPartition
+from headgate.model.messages import ControllerState, DecisionRecord, LedgerState, Measurement
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class KafkaChannel:
         self._topics = topics
         self._send_deadline_s = send_deadline_s
         self._admin = AdminClient(dict(settings))
-        self._outbox = Outbox(settings)
+        self._outbox = Outbox(settings, "the controller")
         self._events: list[Event] = []
         self._measurement: Measurement | None = None
         self._ledgers: dict[str, LedgerState] = {}
@@ -75,6 +75,12 @@ class KafkaChannel:
     def newest_epoch(self) -> int:
         return self._newest_epoch
 
+    def beat(self, state: ControllerState) -> None:
+        self._outbox.send(self._topics.control, state)
+
+    def refused(self) -> Iterable[Alert]:
+        return [Alert(who, text) for who, text in self._tail.outdated.items()]
+
     def close(self) -> None:
         self._outbox.flush(self._send_deadline_s)
         self._tail.close()
@@ -87,6 +93,8 @@ class KafkaChannel:
             message = each.message
             if each.topic == self._topics.control and isinstance(message, _EVENTS):
                 self._events.append(message)
+            elif each.topic == self._topics.control and isinstance(message, ControllerState):
+                pass  # its own heartbeat, for others to read
             elif each.topic == self._topics.measurements and isinstance(message, Measurement):
                 self._measurement = message
             elif each.topic == self._topics.ledger and isinstance(message, LedgerState):

@@ -167,7 +167,7 @@ def build_monitor(pipeline: Pipeline, settings: Mapping[str, Any]) -> Monitor:
         (lambda: Ewma(chosen.ewma_half_life_s)) if chosen.smoothing == "ewma" else (lambda: BoxMean(chosen.window_s))
     )
     # A measurement that could not be delivered soon is stale (L-36): let it die instead of arriving after newer ones.
-    outbox = Outbox({**settings, "message.timeout.ms": str(int(ANSWER_S * 1000))})
+    outbox = Outbox({**settings, "message.timeout.ms": str(int(ANSWER_S * 1000))}, "the monitor")
     return Monitor(
         lambda topic: bool(pipeline.tables_of(topic)),  # what no table takes nobody needs to read
         admin,

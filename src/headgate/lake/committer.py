@@ -17,7 +17,7 @@ from pyiceberg.catalog import Catalog
 
 from headgate.config.pipeline import Pipeline
 from headgate.config.table import REJECTED_SUFFIX
-from headgate.errors import HeadgateError, KafkaUnavailable, LakeError
+from headgate.errors import HeadgateError, KafkaUnavailable, LakeError, Outdated
 from headgate.failpoints import reach
 from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics
 from headgate.kafka.offsets import GroupMirror, beginning_offsets, end_offsets, partitions_where, topic_ids
@@ -73,7 +73,7 @@ class Committer:
         self._topics = Topics(pipeline.name)
         self._settings: dict[str, str | int | float | bool] = dict(settings)
         self._admin = AdminClient(self._settings)
-        self._outbox = Outbox(self._settings)
+        self._outbox = Outbox(self._settings, "the committer")
         self._catalog = catalog
         self._tables: dict[str, _TableState] = {}
         self._tail: Tail | None = None
@@ -91,6 +91,8 @@ class Committer:
             try:
                 self.turn()
                 delay_s = max(0.0, self._pipeline.lake.commit_interval_s - (time.monotonic() - began))
+            except Outdated:
+                raise
             except HeadgateError as error:
                 log.warning("committer: %s", error)
                 delay_s = min(10.0, max(1.0, 2 * delay_s))

@@ -104,6 +104,19 @@ class ConsumerLeft:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerState:
+    """Controller → everyone: its heartbeat."""
+
+    epoch: int
+    at_ms: int
+    started_at_ms: int
+    state: str
+    """Which of its four states it is in."""
+    consumers: int
+    """Those that own partitions as far as it knows."""
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionRate:
     topic: str
     partition: int
