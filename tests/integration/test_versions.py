@@ -75,7 +75,7 @@ def test_a_new_controller_refuses_an_old_consumer_and_an_old_one_ends(
         assert run.messages(run.names.control, ControllerState)[-1].epoch == controller.epoch
 
         send_as(run, VERSION + 1, "consumer 4", run.names.control, state_of(4))
-        with pytest.raises(Outdated, match="consumer 4 of Headgate 9.9"):
+        with pytest.raises(Outdated, match=r"consumer 4 of Headgate 9\.9"):
             stepped(controller, lambda: False)
         channel.close()
         fleet.hand_over()

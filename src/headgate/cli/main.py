@@ -11,6 +11,7 @@ from headgate.cli import (
     check,
     consumer,
     demo,
+    doctor,
     experiment,
     explain,
     kafka,
@@ -40,6 +41,7 @@ app.command(rich_help_panel="Ingest")(run.run)
 app.command(rich_help_panel="Watch")(status.status)
 app.command(rich_help_panel="Watch")(explain.explain)
 app.command(rich_help_panel="Watch")(verify.verify)
+app.command(rich_help_panel="Operate")(doctor.doctor)
 app.command(rich_help_panel="Operate")(calibrate.calibrate)
 app.command(rich_help_panel="Operate")(maintain.maintain)
 app.command(rich_help_panel="Operate")(consumer.consumer)

@@ -6,7 +6,7 @@ Readers use explicit partitions and offsets and no consumer group, so nothing he
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import (
@@ -208,7 +208,7 @@ class Received:
     message: Any
     written_ms: int = 0
     """By the broker's clock; by the writer's on topics that an earlier version of Headgate made."""
-    origin: Origin = Origin()
+    origin: Origin = field(default_factory=Origin)
 
 
 BEGINNING, END = OFFSET_BEGINNING, OFFSET_END

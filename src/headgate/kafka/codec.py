@@ -1,8 +1,8 @@
 """Messages as Avro: schemas derived from the dataclasses, so that a message is described in one place only.
 
 A Kafka record carries the Avro body (no container) and headers: `event_type`, the class name (L-31); `schema`, a
-fingerprint of the writer's schema; `version`, the number of the whole set of schemas; `release` and `sender`, for people
-to read. What another version of Headgate wrote is refused with that version named: `AnotherVersion`.
+fingerprint of the writer's schema; `version`, the number of the whole set of schemas; `release` and `sender`, for
+people to read. What another version of Headgate wrote is refused with that version named: `AnotherVersion`.
 """
 
 import dataclasses
