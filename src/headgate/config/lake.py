@@ -57,6 +57,12 @@ class Lake(Section):
         description="How large compaction makes data files; files below a quarter of it count as small. Default 128 "
         "MB: a reader opens few files, and rewriting one takes seconds.",
     )
+    maintain_every_s: Seconds | None = Field(
+        default=None,
+        description="Time between rounds of upkeep by the committer's process: expire snapshots, compact small files, "
+        "sweep orphans. Default: none, run `headgate maintain` yourself; 1 h is right for a table with a commit every "
+        "second.",
+    )
 
     @property
     def catalog_properties(self) -> dict[str, str]:

@@ -76,7 +76,7 @@ class Journal:
                 for m in change.plan.moves
             ),
         )
-        log.info("decision %d (%s): %s; %s", record.number, record.trigger, record.reason, outcome)
+        _say(record)
         self._channel.record(record)
 
     def alert(self, alerts: Iterable[Alert], assignment: Assignment, outcome: str = "alert") -> None:
@@ -120,3 +120,30 @@ class Journal:
 
 def _listed(assignment: Assignment) -> tuple[ConsumerPartitions, ...]:
     return tuple(ConsumerPartitions(c, tuple(sorted(assignment[c]))) for c in assignment)
+
+
+def _say(record: DecisionRecord) -> None:
+    """One line per decision; with --log-format json its numbers are fields."""
+    log.info(
+        "decision %d (%s): %s; %s", record.number, record.trigger, record.reason, record.outcome,
+        extra={
+            "decision": {
+                "number": record.number,
+                "epoch": record.epoch,
+                "trigger": record.trigger,
+                "reason": record.reason,
+                "outcome": record.outcome,
+                "consumers_before": record.consumers_before,
+                "consumers_after": record.consumers_after,
+                "moved": record.moved,
+                "created": record.created,
+                "deleted": record.deleted,
+                "rejected": record.rejected,
+                "inputs": record.inputs,
+                "measure_s": record.measure_s,
+                "decide_s": record.decide_s,
+                "ready_s": record.ready_s,
+                "handover_s": record.handover_s,
+            }
+        },
+    )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import get_args
 
 from confluent_kafka.admin import AdminClient
 
+from headgate.controller.metrics import count_decision, show_heartbeat
 from headgate.controller.ports import Command, Event
 from headgate.kafka.channel import BEGINNING, END, Last, Outbox, Received, Tail, Topics, grow_control
 from headgate.model import Alert, TopicPartition
@@ -54,6 +55,7 @@ class KafkaChannel:
         self._outbox.flush(self._send_deadline_s)
 
     def record(self, record: DecisionRecord) -> None:
+        count_decision(record)
         self._outbox.send(self._topics.decisions, record)
 
     def events(self) -> list[Event]:
@@ -76,6 +78,7 @@ class KafkaChannel:
         return self._newest_epoch
 
     def beat(self, state: ControllerState) -> None:
+        show_heartbeat(state)
         self._outbox.send(self._topics.control, state)
 
     def refused(self) -> Iterable[Alert]:

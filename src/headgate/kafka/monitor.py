@@ -30,6 +30,8 @@ WRITE_RATE = Gauge(
     ["topic", "partition"],
 )
 
+MEASURED = Gauge("headgate_measurement_timestamp_seconds", "When write rates were last measured")
+
 LONGEST_PAUSE_S = 10.0
 """Between tries while the brokers do not answer."""
 
@@ -111,6 +113,7 @@ class Monitor:
         self._outbox.send(self._topics.measurements, measurement, partition=0)
         self._outbox.flush(ANSWER_S)
         self._show(rates)
+        MEASURED.set(measurement.at_ms / 1000)
         return measurement
 
     def discover(self) -> frozenset[TopicPartition]:

@@ -120,6 +120,7 @@ def written_at_ms(
     try:
         consumer.assign([KafkaTopicPartition(p.topic, p.partition, offset) for p, offset in positions.items()])
         while len(found) < len(positions) and time.monotonic() < until:
+            record: Any
             for record in consumer.consume(100, 0.2):
                 if record.error() is None:
                     partition = TopicPartition(record.topic(), record.partition())
