@@ -14,6 +14,7 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
 from headgate.config.pipeline import Lake, PartitionField
+from headgate.config.secrets import Redactor
 from headgate.errors import LakeError
 from headgate.lake.ledger import MANAGED
 from headgate.lake.spark_types import iceberg_schema
@@ -33,8 +34,12 @@ def open_catalog(lake: Lake) -> Catalog:
         Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
     try:
         return load_catalog(lake.catalog_name, **lake.catalog_properties)
+    except ModuleNotFoundError as error:
+        extra = " (pip install headgate[postgres])" if uri.startswith("postgresql") else ""
+        raise LakeError(f"the catalog needs the Python package {error.name}: install it{extra}") from error
     except Exception as error:
-        raise LakeError(f"cannot open the catalog: {error}; check lake.catalog") from error
+        said = Redactor(frozenset(lake.secret_texts()))(str(error))
+        raise LakeError(f"cannot open the catalog: {said}; check lake.catalog") from error
 
 
 def table_location(lake: Lake, table: str) -> str:
