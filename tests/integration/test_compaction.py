@@ -102,17 +102,15 @@ def test_small_files_become_one_in_a_snapshot_that_changes_no_row_and_keeps_the_
     lake.assert_exact()
     assert Counter(after.scan().to_arrow().column("added").to_pylist()) == {None: 70, 5: 10}
     assert after.scan("_offset >= 75").to_arrow().num_rows == 5  # statistics of the new file are right
-    # Who read the old files can finish; an engine that wrote nothing of this counts the same.
+    # Who read the old files can finish.
     snapshot = before.current_snapshot()
     assert snapshot is not None
     assert after.scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows == 80
-    verdict = verify_table(spark, lake.catalog, lake.pipeline.tables[0])
-    assert (verdict.problems, verdict.rows) == ((), 80)
-
     assert lake.compact() == Compaction()  # nothing small is left
     lake.commit(2)
     assert lake.compact() == Compaction()  # too few to be worth it
-    assert verify_table(spark, lake.catalog, lake.pipeline.tables[0]).problems == ()
+    verdict = verify_table(spark, lake.catalog, lake.pipeline.tables[0])  # by an engine that wrote nothing of this
+    assert (verdict.problems, verdict.rows) == ((), 100)
 
 
 def test_files_of_different_partition_values_are_never_joined(tmp_path: Path) -> None:
