@@ -170,19 +170,22 @@ def test_committing_reading_and_compacting_at_once_is_exact_at_every_moment(tmp_
 
     def commit_and_rest() -> None:
         lake.commit()
-        stop.wait(0.3)
+        stop.wait(1.0)  # the committer's own interval
+
+    def read_and_rest() -> None:
+        reader.assert_exact()
+        stop.wait(0.5)
 
     other = Lake(tmp_path, keep_snapshots=10)  # its own catalog connection, as another process would have
     reader = Lake(tmp_path)
-    threads = [threading.Thread(target=guarded, args=(act,)) for act in (commit_and_rest, reader.assert_exact)]
+    threads = [threading.Thread(target=guarded, args=(act,)) for act in (commit_and_rest, read_and_rest)]
     for thread in threads:
         thread.start()
     compacted = Compaction()
     try:
         for _ in range(2):
-            before = lake.next
-            while lake.next < before + 60 and not failures:
-                stop.wait(0.01)
+            while len(other.files()) < 6 and not failures:
+                stop.wait(0.1)
             done = maintain(other.catalog, NAME, other.pipeline.lake).compaction
             compacted = Compaction(compacted.files + done.files)
     finally:
