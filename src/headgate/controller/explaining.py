@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.controller.ports import STARTED
-from headgate.kafka.channel import Last, Tail, Topics
+from headgate.kafka.channel import Last, Received, Tail, Topics
 from headgate.lake.latency import merge_quantiles
 from headgate.model.messages import CommitRecord, DecisionRecord, Measurement
 
@@ -22,6 +22,9 @@ _NEWEST_WITHIN_S = 60.0
 _COMMIT_WITHIN_S = 600.0
 _DECISIONS = 1000
 _MS = 1000
+_SPANS_MS = (3_600_000, 86_400_000, 30 * 86_400_000)
+_LONGEST_MS = 600_000
+"""From a trigger to the record of its decision: the deadlines of readiness and of acknowledgements, and some more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,10 @@ def _lag(measured: Measurement, commits: Iterable[CommitRecord]) -> int | None:
     return sum(max(0, end - reached[topic]) for topic, end in ends.items() if topic in reached)
 
 
+def _decisions(received: Iterable[Received]) -> list[DecisionRecord]:
+    return [r.message for r in received if isinstance(r.message, DecisionRecord)]
+
+
 class Explainer:
     """Reads a pipeline's journals. Its topics must exist."""
 
@@ -96,10 +103,22 @@ class Explainer:
         """The last `count` decisions taken up to `at_ms`, or up to now, oldest first."""
         tail = Tail(self._settings, {(self._topics.decisions, 0): Last(_DECISIONS)})
         try:
-            journal = [r.message for r in tail.read_to_end() if isinstance(r.message, DecisionRecord)]
-            return tuple(self._explanation(tail, d, now_ms) for d in newest(journal, count, at_ms))
+            found = newest(_decisions(tail.read_to_end()), count, at_ms)
+            if at_ms is not None and len(found) < count:
+                found = self._further_back(tail, count, at_ms)
+            return tuple(self._explanation(tail, d, now_ms) for d in found)
         finally:
             tail.close()
+
+    def _further_back(self, tail: Tail, count: int, at_ms: float) -> tuple[DecisionRecord, ...]:
+        """Before the newest ones: looks around that time, ever wider."""
+        found: tuple[DecisionRecord, ...] = ()
+        for span_ms in _SPANS_MS:
+            past = tail.read_between(self._topics.decisions, at_ms - span_ms, at_ms + _LONGEST_MS)
+            found = newest(_decisions(past), count, at_ms)
+            if len(found) >= count:
+                break
+        return found
 
     def _explanation(self, tail: Tail, decision: DecisionRecord, now_ms: float) -> Explanation:
         later = [decision.at_ms + round(_MS * after_s) for after_s in AFTERWARDS_S]

@@ -22,7 +22,7 @@ from headgate.controller.health import (
     TopicFacts,
     Voice,
 )
-from headgate.errors import HeadgateError, KafkaUnavailable
+from headgate.errors import HeadgateError, KafkaUnavailable, Outdated
 from headgate.kafka.channel import BEGINNING, Last, Received, Tail, Topics, topic_settings
 from headgate.kafka.offsets import beginning_offsets, end_offsets, group_offsets, partitions_where, written_at_ms
 from headgate.lake.ledger import read_ledger
@@ -95,6 +95,8 @@ def _kafka(pipeline: Pipeline, catalog: Catalog | None) -> KafkaFacts | str:
         return _ask_brokers(pipeline, settings, AdminClient(dict(settings)), catalog)
     except KafkaException as error:
         return pipeline.redact(error.args[0].str())
+    except Outdated:
+        raise  # whoever asks is the one to upgrade
     except HeadgateError as error:
         return pipeline.redact(str(error))
 

@@ -76,6 +76,8 @@ class Maintainer:
         """`turn` is shared with the committer of the same process."""
         self._pipeline = pipeline
         self._turn = turn
+        self._catalog: Catalog | None = None
+        """Opened when it is first needed: one that is down then is waited for."""
 
     def run(self, stop: threading.Event) -> None:
         every_s = self._pipeline.lake.maintain_every_s
@@ -88,7 +90,8 @@ class Maintainer:
             if stop.is_set():
                 return
             try:
-                done = maintain(open_catalog(lake), name, lake, self._turn, is_stopped=stop.is_set)
+                self._catalog = self._catalog or open_catalog(lake)
+                done = maintain(self._catalog, name, lake, self._turn, is_stopped=stop.is_set)
             except Exception:  # catalogs and file systems fail in ways of their own; ingestion must not care
                 log.exception("upkeep of %s failed; it is tried again in %g s", name, lake.maintain_every_s or 0)
                 continue
