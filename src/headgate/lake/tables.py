@@ -38,7 +38,8 @@ def open_catalog(lake: Lake) -> Catalog:
         extra = " (pip install headgate[postgres])" if uri.startswith("postgresql") else ""
         raise LakeError(f"the catalog needs the Python package {error.name}: install it{extra}") from error
     except Exception as error:
-        said = Redactor(frozenset(lake.secret_texts()))(str(error))
+        first = (str(error) or repr(error)).splitlines()[0]  # databases add pages of advice
+        said = Redactor(frozenset(lake.secret_texts()))(first)
         raise LakeError(f"cannot open the catalog: {said}; check lake.catalog") from error
 
 
