@@ -53,6 +53,7 @@ def test_committers_in_competition_create_commit_and_compact_and_every_record_is
     pipeline = pipeline_with(tmp_path, database.uri())
     origins = {TopicPartition("t", n): 0 for n in range(2)}
     conflicts, failures = list[int](), list[BaseException]()
+    open_catalog(pipeline.lake)  # the first to open an empty database makes its tables
 
     def commit(partition: int) -> None:
         """As a committer in a process of its own: its own connection, its own look at the ledger."""

@@ -60,10 +60,7 @@ def create_table(
 ) -> Table:
     """Creates the table, or loads it if another committer was faster."""
     schema = iceberg_schema(spark_schema)
-    try:
-        catalog.create_namespace(name.rsplit(".", 1)[0])
-    except NamespaceAlreadyExistsError:
-        log.debug("namespace of %s is there", name)
+    _ensure_namespace(catalog, name.rsplit(".", 1)[0])
     try:
         return catalog.create_table(
             name,
@@ -83,6 +80,16 @@ def create_table(
         )
     except TableAlreadyExistsError:
         return catalog.load_table(name)
+
+
+def _ensure_namespace(catalog: Catalog, namespace: str) -> None:
+    try:
+        catalog.create_namespace(namespace)
+    except NamespaceAlreadyExistsError:
+        log.debug("namespace %s is there", namespace)
+    except Exception:  # two at once: PostgreSQL, for one, says so in words of its own
+        if not catalog.namespace_exists(namespace):
+            raise
 
 
 def partition_spec(schema: Schema, partition_by: Sequence[PartitionField]) -> PartitionSpec:
