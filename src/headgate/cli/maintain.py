@@ -66,9 +66,11 @@ def maintain(
         for table in filter(None, (load_table(catalog, t.name) for t in pipeline.tables)):
             land_rejects(catalog, pipeline.lake, table, without_lost=True)
         return
-    for name in upkeep_tables(pipeline):
-        if load_table(catalog, name) is None:
-            continue
+    present = [name for name in upkeep_tables(pipeline) if load_table(catalog, name) is not None]
+    if not present:
+        console.print("None of the pipeline's tables is there yet.")
+        return
+    for name in present:
         done = _apply(console, catalog, name, pipeline) if apply else rehearse(catalog, name, pipeline.lake)
         _say(console, done, apply)
     if not apply:

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as IcebergTable
 
 from headgate.config.clients import librdkafka_settings
-from headgate.config.pipeline import Pipeline
+from headgate.config.pipeline import Lake, Pipeline
 from headgate.controller.health import (
     Facts,
     KafkaFacts,
@@ -40,6 +40,7 @@ from headgate.model.messages import (
 Positions = Mapping[TopicPartition, int]
 
 _DEADLINE_S = 10.0
+_SQLITE = "sqlite:///"
 _HOUR_MS = 3_600_000
 _MOST_AGES = 20
 """Partitions whose oldest unread record is looked up: those that lag most."""
@@ -55,9 +56,12 @@ def facts_of(pipeline: Pipeline) -> Facts:
 
 def _lake(pipeline: Pipeline) -> tuple[Catalog | None, LakeFacts | str]:
     lake = pipeline.lake
+    catalog: Catalog | None = None
+    found: dict[str, IcebergTable | None] = {table.name: None for table in pipeline.tables}
     try:
-        catalog = open_catalog(lake)
-        found = {table.name: load_table(catalog, table.name) for table in pipeline.tables}
+        if not _is_unmade(lake):
+            catalog = open_catalog(lake)
+            found = {name: load_table(catalog, name) for name in found}
     except Exception as error:  # noqa: BLE001 — catalogs fail in ways of their own; all are shown
         return None, pipeline.redact(str(error).splitlines()[0] if str(error) else repr(error))
     facts = LakeFacts(
@@ -69,6 +73,12 @@ def _lake(pipeline: Pipeline) -> tuple[Catalog | None, LakeFacts | str]:
         disk=_disk(Path(lake.warehouse)) if lake.is_local else None,
     )
     return catalog, facts
+
+
+def _is_unmade(lake: Lake) -> bool:
+    """An SQLite catalog that is not there yet: opening it would make it, and a doctor only looks."""
+    uri = lake.catalog.get("uri", "")
+    return uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists()
 
 
 def _table(name: str, table: IcebergTable) -> TableFacts:
