@@ -70,7 +70,7 @@ def explain(
     console = Console()
     for one in found:
         for line in lines(one):
-            console.print(line, highlight=False)
+            console.print(line, highlight=False, soft_wrap=True)
         console.print()
 
 
@@ -119,9 +119,9 @@ def _changes(d: DecisionRecord) -> str:
     parts += [f"ended {_ids(d.deleted)}"] if d.deleted else []
     shown = [f"{m.topic}-{m.partition} {m.old or '–'} → {m.new or '–'}" for m in d.moves[:_MOST_MOVES]]
     more = len(d.moves) - len(shown)
-    moved = f"moved {d.moved} (Rscore {d.rscore_consumer:.2f})" if d.moved else "moved none"
-    listed = f": {', '.join(shown)}{f' and {more} more' if more else ''}" if shown else ""
-    return "; ".join([*parts, moved]) + listed
+    parts += [f"moved {d.moved} (Rscore {d.rscore_consumer:.2f})" if d.moved else "moved none"]
+    parts += [f"new owners: {', '.join(shown)}{f' and {more} more' if more else ''}"] if shown else []
+    return "; ".join(parts)
 
 
 def _ids(ids: Sequence[int]) -> str:
