@@ -21,6 +21,7 @@ from headgate import failpoints
 from headgate.cli.main import app
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
+from headgate.lake import compaction
 from headgate.lake.commit import TableCommitter
 from headgate.lake.compaction import REPLACED_TAG, Compaction, compact
 from headgate.lake.ledger import read_ledger
@@ -225,8 +226,6 @@ def test_rows_that_someone_deleted_meanwhile_do_not_come_back(tmp_path: Path) ->
     lake.commit(6)
     outdated = lake.table
     lake.table.delete("_offset >= 50")  # another program rewrites or drops files that were planned for
-    from headgate.lake import compaction
-
     groups = compaction.plan_compaction(outdated, lake.pipeline.lake.target_file_bytes)
     rewritten = [compaction._Rewritten(group, compaction._rewrite(outdated, group)) for group in groups]
     assert compaction._exchange(lake.catalog, NAME, lake.pipeline.lake, rewritten) == []
