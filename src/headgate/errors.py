@@ -14,6 +14,7 @@
     ├── ControllerUnreachable   a consumer group's controller did not answer; members go on without it (groups.wire)
     ├── OutOfSync               the controller's view and the fleet differ; synchronise again
     └── Superseded              another life of this consumer or controller took over; end without acting
+        └── Outdated            ... of a newer version of Headgate, whose messages this one cannot read
 
 Each message tells the user what to do next. Nothing here is raised for a bug: those are ordinary exceptions.
 """
@@ -71,3 +72,9 @@ class OutOfSync(HeadgateError):
 
 class Superseded(HeadgateError):
     """Another life of this consumer, or a newer controller of this pipeline, took over; this one must not act."""
+
+
+class Outdated(Superseded):
+    """A newer version of Headgate is at work on this pipeline; this one cannot understand it and must not act."""
+
+    exit_code = 6

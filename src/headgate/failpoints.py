@@ -30,6 +30,8 @@ STEPS = (
     "handover.started",
     "handover.consumers-created",
     "handover.consumers-deleted",
+    "compact.written",
+    "compact.committed",
 )
 ACTIONS = ("kill", "stop", "raise")
 

@@ -1,12 +1,26 @@
 import dataclasses
+import json
 import typing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.kafka.codec import MESSAGES, NotAMessage, decode, encode
+from headgate.kafka import codec
+from headgate.kafka.codec import (
+    MESSAGES,
+    RELEASE,
+    VERSION,
+    AnotherVersion,
+    NotAMessage,
+    Origin,
+    decode,
+    encode,
+    fingerprints,
+    origin_of,
+)
 from headgate.model import TopicPartition
 from headgate.model.messages import StartConsuming, StateQuery
 from tests.announcements import announce
@@ -68,3 +82,20 @@ def test_another_versions_schema_is_told_apart() -> None:
     changed = [(key, b"0" * 16 if key == "schema" else content) for key, content in headers]
     with pytest.raises(NotAMessage, match="another version"):
         decode(value, changed)
+
+
+def test_a_message_says_which_version_wrote_it_and_another_version_is_named() -> None:
+    value, headers = encode(StateQuery("id", 1, 2), "the controller")
+    assert origin_of(headers) == Origin(VERSION, RELEASE, "the controller")
+    newer = [(key, str(VERSION + 1).encode() if key == "version" else content) for key, content in headers]
+    with pytest.raises(AnotherVersion, match=rf"the controller of Headgate .* \(messages version {VERSION + 1}\)"):
+        decode(value, newer)
+    unheard_of = [(key, b"Mystery" if key == "event_type" else content) for key, content in newer]
+    with pytest.raises(AnotherVersion, match="Mystery"):
+        decode(value, unheard_of)
+
+
+def test_messages_do_not_change_without_a_new_version() -> None:
+    """If this fails: since the last release, raise VERSION in kafka/codec.py once, and write the new fingerprints."""
+    agreed = json.loads((Path(codec.__file__).parent / "messages.json").read_text())
+    assert agreed == {"version": VERSION, "fingerprints": fingerprints()}

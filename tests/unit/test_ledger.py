@@ -1,6 +1,7 @@
 import pytest
 
-from headgate.lake.ledger import decode_ledger, encode_ledger
+from headgate.errors import LakeError
+from headgate.lake.ledger import VERSION, decode_ledger, encode_ledger
 from headgate.model import Ledger, Skip, TopicPartition, Totals
 from headgate.model.announcement import condensed
 from tests.announcements import announce
@@ -90,3 +91,14 @@ def test_skips_are_joined_where_they_touch_and_counted_where_they_are_too_many()
     assert condensed(skips, most=1) == [Skip(T0, 2, 10, 5, "gap"), gap(T1, 6, 7)]
     counted = Skip(T0, 0, 5, 2, "gap")  # which two of the five is not known
     assert condensed([counted, gap(T0, 5, 6)], most=9) == [counted, gap(T0, 5, 6)]
+
+
+def test_a_ledger_of_a_newer_version_is_refused_with_what_to_do() -> None:
+    newer = encode_ledger(ledger(p0=5)).replace(f'"version":{VERSION}', f'"version":{VERSION + 1}')
+    with pytest.raises(LakeError, match=f"ledger has version {VERSION + 1}.*upgrade it"):
+        decode_ledger(newer)
+
+
+def test_what_a_ledger_has_reached_adds_up_by_topic() -> None:
+    other = TopicPartition("u", 0)
+    assert Ledger().with_partitions({T0: 5, T1: 7, other: 1}).reached() == {"t": 12, "u": 1}

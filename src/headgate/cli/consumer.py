@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from prometheus_client import start_http_server
 
-from headgate.cli.logs import log_to
+from headgate.cli.logs import LogFormat, LogFormatOption, log_to
 
 
 def consumer(
@@ -21,6 +21,7 @@ def consumer(
     metrics_port: Annotated[int | None, typer.Option(help="Serve Prometheus metrics on this port.")] = None,
     metrics_address: Annotated[str, typer.Option(help="Address to serve metrics on.")] = "127.0.0.1",
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every cycle.")] = False,
+    log_format: LogFormatOption = LogFormat.text,
 ) -> None:
     """Runs one consumer until SIGTERM, which lets it finish its cycle.
 
@@ -30,10 +31,11 @@ def consumer(
     from headgate.config.loader import load_pipeline
     from headgate.consumer.spark import start_session
     from headgate.consumer.worker import Worker
+    from headgate.controller.metrics import show_build
 
     pipeline = load_pipeline(file)
     folder = folder or pipeline.home / "consumers" / str(id)
-    log_to(None, verbose, terminal=True)
+    log_to(None, verbose, terminal=True, log_format=log_format)
     stop, kill = threading.Event(), threading.Event()
 
     def asked_to_stop(number: int, frame: FrameType | None) -> None:
@@ -42,6 +44,7 @@ def consumer(
     signal.signal(signal.SIGTERM, asked_to_stop)
     signal.signal(signal.SIGINT, asked_to_stop)
     if metrics_port is not None:
+        show_build()
         start_http_server(metrics_port, addr=metrics_address)
     spark = pipeline.consumer.spark
     worker = Worker(

@@ -11,7 +11,9 @@ from headgate.cli import (
     check,
     consumer,
     demo,
+    doctor,
     experiment,
+    explain,
     group,
     kafka,
     load,
@@ -38,7 +40,9 @@ app.command(rich_help_panel="Ingest")(demo.demo)
 app.command(rich_help_panel="Ingest")(check.check)
 app.command(rich_help_panel="Ingest")(run.run)
 app.command(rich_help_panel="Watch")(status.status)
+app.command(rich_help_panel="Watch")(explain.explain)
 app.command(rich_help_panel="Watch")(verify.verify)
+app.command(rich_help_panel="Operate")(doctor.doctor)
 app.command(rich_help_panel="Operate")(calibrate.calibrate)
 app.command(rich_help_panel="Operate")(maintain.maintain)
 app.command(rich_help_panel="Operate")(consumer.consumer)

@@ -1,9 +1,10 @@
-"""`headgate maintain`: expires snapshots and sweeps files that no table refers to."""
+"""`headgate maintain`: expires snapshots, compacts small files, sweeps files that no table refers to."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 
 from headgate.cli.logs import log_to
 from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
@@ -13,12 +14,16 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from headgate.config.pipeline import Pipeline
+    from headgate.lake.compaction import Compaction
+    from headgate.lake.upkeep import Upkeep
+
+_MOST_LISTED = 50
 
 
 def maintain(
     file: PipelineArgument = None,
-    remove: Annotated[
-        bool, typer.Option("--remove", help="Really delete orphan files; otherwise they are listed.")
+    apply: Annotated[
+        bool, typer.Option("--apply", "--remove", help="Really do it; otherwise it is only said what would be done.")
     ] = False,
     same_topic: Annotated[
         list[str] | None,
@@ -38,17 +43,17 @@ def maintain(
         ),
     ] = False,
 ) -> None:
-    """Upkeep of a pipeline's tables; safe while it runs.
+    """Upkeep of a pipeline's tables; safe while it runs, and safe to kill.
 
-    Expires snapshots beyond lake.keep_snapshots and lake.keep_snapshots_s (never the one with the ledger), and finds
-    files that no snapshot refers to and that are older than lake.orphan_age_s: what killed consumers and refused
-    announcements leave behind.
+    Expires snapshots beyond lake.keep_snapshots and lake.keep_snapshots_s (never the one with the ledger); joins small
+    files to ones of lake.target_file_bytes, in snapshots that change no row; and deletes files that no snapshot refers
+    to and that are older than lake.orphan_age_s: what killed consumers, refused announcements and compaction leave
+    behind. Without --apply nothing is changed. lake.maintain_every_s does the same on a schedule.
     """
     from headgate.config.loader import load_pipeline
-    from headgate.config.table import REJECTED_SUFFIX, SKIPPED_SUFFIX
-    from headgate.lake.maintenance import expire_snapshots, sweep_orphans
     from headgate.lake.rejects import land_rejects
     from headgate.lake.tables import load_table, open_catalog
+    from headgate.lake.upkeep import rehearse, upkeep_tables
 
     pipeline = load_pipeline(find_pipeline(file, None))
     log_to(None)
@@ -61,17 +66,42 @@ def maintain(
         for table in filter(None, (load_table(catalog, t.name) for t in pipeline.tables)):
             land_rejects(catalog, pipeline.lake, table, without_lost=True)
         return
-    for configured in pipeline.tables:
-        for name in (configured.name, configured.name + REJECTED_SUFFIX, configured.name + SKIPPED_SUFFIX):
-            expired = expire_snapshots(catalog, name, pipeline.lake)
-            sweep = sweep_orphans(catalog, name, pipeline.lake, remove)
-            done = "removed" if sweep.removed else "found"
-            console.print(
-                f"{name}: expired {expired} snapshots, {done} {len(sweep.orphans)} orphan files ({sweep.bytes:,} bytes)"
-            )
-            if not remove:
-                for path in sweep.orphans:
-                    console.print(f"  {path}", highlight=False)
+    present = [name for name in upkeep_tables(pipeline) if load_table(catalog, name) is not None]
+    if not present:
+        console.print("None of the pipeline's tables is there yet.")
+        return
+    for name in present:
+        done = _apply(console, catalog, name, pipeline) if apply else rehearse(catalog, name, pipeline.lake)
+        _say(console, done, apply)
+    if not apply:
+        console.print("Nothing was changed; --apply does it.")
+
+
+def _apply(console: Console, catalog: "Catalog", name: str, pipeline: "Pipeline") -> "Upkeep":
+    from headgate.lake.upkeep import maintain as maintain_table
+
+    with Progress(console=console, transient=True) as shown:
+        bar = shown.add_task(name, total=None)
+
+        def progress(done: "Compaction", planned: "Compaction") -> None:
+            shown.update(bar, completed=done.bytes, total=planned.bytes or None)
+
+        return maintain_table(catalog, name, pipeline.lake, progress=progress)
+
+
+def _say(console: Console, done: "Upkeep", applied: bool) -> None:
+    would = "" if applied else "would have "
+    joined, orphans = done.compaction, done.sweep
+    console.print(
+        f"{done.table}: {would}expired {done.expired} snapshots, {would}compacted {joined.files} files "
+        f"({joined.bytes:,} bytes) into {joined.into}, {would}swept {len(orphans.orphans)} orphan files "
+        f"({orphans.bytes:,} bytes)"
+    )
+    if not applied:
+        for path in orphans.orphans[:_MOST_LISTED]:
+            console.print(f"  {path}", highlight=False)
+        if len(orphans.orphans) > _MOST_LISTED:
+            console.print(f"  … and {len(orphans.orphans) - _MOST_LISTED} more")
 
 
 def _accept(pipeline: "Pipeline", catalog: "Catalog", topics: list[str], console: Console) -> None:

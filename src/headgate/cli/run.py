@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headgate.cli.logs import log_to
+from headgate.cli.logs import LogFormat, LogFormatOption, log_to
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
@@ -32,6 +32,7 @@ def run(
         ),
     ] = "monitor,controller,committer",
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more, also to the terminal.")] = False,
+    log_format: LogFormatOption = LogFormat.text,
 ) -> None:
     """Ingests a pipeline's topics into its tables, with as few consumers as its load needs.
 
@@ -46,8 +47,8 @@ def run(
     chosen = tuple(role.strip() for role in roles.split(",") if role.strip())
     if unknown := [role for role in chosen if role not in ROLES]:
         raise ConfigError(f"--roles: {', '.join(unknown)} unknown; choose from {', '.join(ROLES)}")
-    log_to(pipeline.home / "headgate.log", verbose, terminal=verbose)
-    console = Console()
+    log_to(pipeline.home / "headgate.log", verbose, terminal=verbose, log_format=log_format)
+    console = Console(quiet=log_format is LogFormat.json)  # decisions are log lines then
     stop = threading.Event()
 
     def asked_to_stop(number: int, frame: FrameType | None) -> None:

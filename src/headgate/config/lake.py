@@ -4,7 +4,7 @@ from pydantic import Field
 
 from headgate.config.kafka import Setting
 from headgate.config.section import Section
-from headgate.config.units import Seconds, SecondsOrZero
+from headgate.config.units import Bytes, Seconds, SecondsOrZero
 
 HOME = "<home>"
 """Stands for the pipeline's home in the defaults below; the pipeline fills it in."""
@@ -51,6 +51,17 @@ class Lake(Section):
         default=86_400.0,
         description="Files in no table and older than this, in seconds, are swept. Default 1 day. It must exceed "
         "consumer.commit_deadline_s, or files that are still to be committed would be swept.",
+    )
+    target_file_bytes: Bytes = Field(
+        default=128_000_000,
+        description="How large compaction makes data files; files below a quarter of it count as small. Default 128 "
+        "MB: a reader opens few files, and rewriting one takes seconds.",
+    )
+    maintain_every_s: Seconds | None = Field(
+        default=None,
+        description="Time between rounds of upkeep by the committer's process: expire snapshots, compact small files, "
+        "sweep orphans. Default: none, run `headgate maintain` yourself; 1 h is right for a table with a commit every "
+        "second.",
     )
 
     @property

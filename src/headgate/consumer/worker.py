@@ -26,7 +26,7 @@ from headgate.consumer.job import JobResult, TableJob
 from headgate.consumer.pace import Pace, Patience
 from headgate.consumer.positions import Positions
 from headgate.consumer.state import SavedState, StateFile
-from headgate.errors import ConfigError, ConsumerError, HeadgateError, SparkLost, Superseded
+from headgate.errors import ConfigError, ConsumerError, HeadgateError, Outdated, SparkLost, Superseded
 from headgate.failpoints import reach
 from headgate.kafka.channel import BEGINNING, END, Outbox, Tail, Topics
 from headgate.kafka.offsets import beginning_offsets, end_offsets
@@ -46,12 +46,21 @@ from headgate.model.messages import (
 
 log = logging.getLogger(__name__)
 
-_BYTES = Counter("headgate_consumer_bytes_total", "Payload bytes read", ["consumer"])
+_BYTES = Counter("headgate_consumer_bytes_total", "Payload bytes (key and value) read", ["consumer"])
 _RECORDS = Counter("headgate_consumer_records_total", "Records read", ["consumer"])
-_CYCLES = Counter("headgate_consumer_cycles_total", "Cycles", ["consumer", "outcome"])
-_PHASE = Gauge("headgate_consumer_phase_seconds", "Duration of the last cycle's phases", ["consumer", "phase"])
-_LAG = Gauge("headgate_consumer_lag_records", "Records of owned partitions not read yet", ["consumer"])
-_THROUGHPUT = Gauge("headgate_consumer_throughput_bytes_per_second", "Over the last cycles", ["consumer"])
+_CYCLES = Counter("headgate_consumer_cycles_total", "Cycles, done or failed", ["consumer", "outcome"])
+_PHASE = Gauge(
+    "headgate_consumer_phase_seconds",
+    "Duration of the last cycle's phases: gather, process, announce",
+    ["consumer", "phase"],
+)
+_LAG = Gauge("headgate_consumer_lag_records", "Records of owned partitions left unread", ["consumer"])
+_THROUGHPUT = Gauge(
+    "headgate_consumer_throughput_bytes_per_second", "Payload bytes read per second over the last cycles", ["consumer"]
+)
+_BUSY = Gauge(
+    "headgate_consumer_busy_ratio", "Share of the time spent working rather than waiting, 0 to 1", ["consumer"]
+)
 
 _GUESSED_BYTES_PER_RECORD = 50_000.0
 """Until the first records of a topic were read: a high guess costs one small cycle, a low one could mean gigabytes."""
@@ -98,7 +107,7 @@ class Worker:
     def run(self, stop: threading.Event, kill: threading.Event) -> None:
         """Until `stop` (finish the cycle, announce, release everything) or `kill` (drop everything)."""
         self._admin = AdminClient(dict(self._kafka))
-        self._outbox = Outbox(self._kafka)
+        self._outbox = Outbox(self._kafka, f"consumer {self.id}")
         spark = self._session()
         warehouse = Warehouse(self._pipeline.lake)
         self._jobs = {t.name: TableJob(spark, self._pipeline, t, warehouse) for t in self._pipeline.tables}
@@ -116,6 +125,9 @@ class Worker:
             with ThreadPoolExecutor(len(self._jobs), thread_name_prefix=f"consumer-{self.id}") as pool:
                 while not (stop.is_set() or kill.is_set()):
                     self._turn(pool, stop, kill)
+        except Outdated:
+            kill.set()
+            raise
         except Superseded as error:
             log.warning("consumer %d: %s", self.id, error)
             kill.set()
@@ -131,7 +143,7 @@ class Worker:
 
     def _forget_gauges(self) -> None:
         """A consumer that is gone has no lag; counters stay, they say what was done."""
-        for gauge in (_LAG, _THROUGHPUT, _PHASE):
+        for gauge in (_LAG, _THROUGHPUT, _BUSY, _PHASE):
             gauge.remove_by_labels({"consumer": str(self.id)})
 
     def _resume(self) -> Tail:
@@ -485,6 +497,7 @@ class Worker:
         _CYCLES.labels(self.id, "done").inc()
         _LAG.labels(self.id).set(self._lag)
         _THROUGHPUT.labels(self.id).set(self._pace.throughput_bytes_per_s)
+        _BUSY.labels(self.id).set(self._pace.busy_share)
         for phase, seconds in (("gather", gather_s), ("process", process_s), ("announce", announce_s)):
             _PHASE.labels(self.id, phase).set(seconds)
         if not results:

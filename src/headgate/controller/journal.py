@@ -8,7 +8,7 @@ from headgate.controller.ports import STARTED, Channel, Clock
 from headgate.controller.reassign import Change
 from headgate.controller.settings import Settings
 from headgate.model import Alert, Assignment
-from headgate.model.messages import ConsumerPartitions, DecisionRecord
+from headgate.model.messages import ConsumerPartitions, DecisionRecord, PartitionMove
 from headgate.packing.scores import rscore
 
 log = logging.getLogger(__name__)
@@ -71,8 +71,12 @@ class Journal:
             decide_s=timings.decide_s,
             ready_s=timings.ready_s,
             handover_s=timings.handover_s,
+            moves=tuple(
+                PartitionMove(m.partition.topic, m.partition.partition, m.old or 0, m.new or 0)
+                for m in change.plan.moves
+            ),
         )
-        log.info("decision %d (%s): %s; %s", record.number, record.trigger, record.reason, outcome)
+        _say(record)
         self._channel.record(record)
 
     def alert(self, alerts: Iterable[Alert], assignment: Assignment, outcome: str = "alert") -> None:
@@ -116,3 +120,30 @@ class Journal:
 
 def _listed(assignment: Assignment) -> tuple[ConsumerPartitions, ...]:
     return tuple(ConsumerPartitions(c, tuple(sorted(assignment[c]))) for c in assignment)
+
+
+def _say(record: DecisionRecord) -> None:
+    """One line per decision; with --log-format json its numbers are fields."""
+    log.info(
+        "decision %d (%s): %s; %s", record.number, record.trigger, record.reason, record.outcome,
+        extra={
+            "decision": {
+                "number": record.number,
+                "epoch": record.epoch,
+                "trigger": record.trigger,
+                "reason": record.reason,
+                "outcome": record.outcome,
+                "consumers_before": record.consumers_before,
+                "consumers_after": record.consumers_after,
+                "moved": record.moved,
+                "created": record.created,
+                "deleted": record.deleted,
+                "rejected": record.rejected,
+                "inputs": record.inputs,
+                "measure_s": record.measure_s,
+                "decide_s": record.decide_s,
+                "ready_s": record.ready_s,
+                "handover_s": record.handover_s,
+            }
+        },
+    )  # fmt: skip

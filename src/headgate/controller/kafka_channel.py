@@ -7,10 +7,11 @@ from typing import get_args
 
 from confluent_kafka.admin import AdminClient
 
+from headgate.controller.metrics import count_decision, show_heartbeat
 from headgate.controller.ports import Command, Event
 from headgate.kafka.channel import BEGINNING, END, Last, Outbox, Received, Tail, Topics, grow_control
-from headgate.model import TopicPartition
-from headgate.model.messages import DecisionRecord, LedgerState, Measurement
+from headgate.model import Alert, TopicPartition
+from headgate.model.messages import ControllerState, DecisionRecord, LedgerState, Measurement
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ class KafkaChannel:
         self._topics = topics
         self._send_deadline_s = send_deadline_s
         self._admin = AdminClient(dict(settings))
-        self._outbox = Outbox(settings)
+        self._outbox = Outbox(settings, "the controller")
         self._events: list[Event] = []
         self._measurement: Measurement | None = None
         self._ledgers: dict[str, LedgerState] = {}
@@ -54,6 +55,7 @@ class KafkaChannel:
         self._outbox.flush(self._send_deadline_s)
 
     def record(self, record: DecisionRecord) -> None:
+        count_decision(record)
         self._outbox.send(self._topics.decisions, record)
 
     def events(self) -> list[Event]:
@@ -75,6 +77,13 @@ class KafkaChannel:
     def newest_epoch(self) -> int:
         return self._newest_epoch
 
+    def beat(self, state: ControllerState) -> None:
+        show_heartbeat(state)
+        self._outbox.send(self._topics.control, state)
+
+    def refused(self) -> Iterable[Alert]:
+        return [Alert(who, text) for who, text in self._tail.outdated.items()]
+
     def close(self) -> None:
         self._outbox.flush(self._send_deadline_s)
         self._tail.close()
@@ -87,6 +96,8 @@ class KafkaChannel:
             message = each.message
             if each.topic == self._topics.control and isinstance(message, _EVENTS):
                 self._events.append(message)
+            elif each.topic == self._topics.control and isinstance(message, ControllerState):
+                pass  # its own heartbeat, for others to read
             elif each.topic == self._topics.measurements and isinstance(message, Measurement):
                 self._measurement = message
             elif each.topic == self._topics.ledger and isinstance(message, LedgerState):

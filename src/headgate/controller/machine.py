@@ -23,9 +23,12 @@ from headgate.controller.synchronize import Synchronize
 from headgate.errors import FleetError, KafkaUnavailable, OutOfSync, Superseded
 from headgate.fleet import Fleet
 from headgate.model import Assignment
+from headgate.model.messages import ControllerState
 from headgate.policies import Policy
 
 log = logging.getLogger(__name__)
+
+HEARTBEAT_S = 5.0
 
 
 class Controller:
@@ -53,6 +56,8 @@ class Controller:
         """Who owns what as far as this controller knows; certain only in Sentinel."""
         self.history: deque[str] = deque(maxlen=100)
         """The states entered lately, the present one last."""
+        self._started_s = clock.now_s()
+        self._beat_s = -HEARTBEAT_S
         self._journal.open()
         self._state: Synchronize | Sentinel | GroupManagement
         self._synchronize()
@@ -81,6 +86,8 @@ class Controller:
             self._synchronize()
 
     def _step(self) -> None:
+        self._beat()
+        self._journal.alert(self._channel.refused(), self.assignment)
         events, measured = self._channel.events(), self._measurements.refresh()
         if events or measured:
             self._roster.news()
@@ -94,6 +101,15 @@ class Controller:
                 self._reassign(state.step(heard))
             case GroupManagement() as state:
                 self._arrive(state.step(heard))
+
+    def _beat(self) -> None:
+        now = self._clock.now_s()
+        if now - self._beat_s >= HEARTBEAT_S:
+            self._beat_s = now
+            started_ms = int(self._started_s * 1000)
+            self._channel.beat(
+                ControllerState(self.epoch, int(now * 1000), started_ms, self.state, len(self.assignment))
+            )
 
     def _arrive(self, assignment: Assignment | None) -> None:
         if assignment is not None:

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from headgate.model import TopicPartition
+from headgate.model import Alert, TopicPartition
 from headgate.model.messages import (
     ConsumerLeft,
     ConsumerState,
     ConsumingStarted,
     ConsumingStopped,
+    ControllerState,
     DecisionRecord,
     Measurement,
     StartConsuming,
@@ -62,4 +63,12 @@ class Channel(Protocol):
 
     def newest_epoch(self) -> int:
         """The highest epoch of a controller that opened the journal; 0 if none did."""
+        ...
+
+    def beat(self, state: ControllerState) -> None:
+        """Shows everyone that the controller lives; may get lost."""
+        ...
+
+    def refused(self) -> Iterable[Alert]:
+        """Parts of another version of Headgate that are at work on this pipeline and not understood."""
         ...

@@ -16,11 +16,13 @@ from headgate.config.pipeline import Pipeline
 from headgate.consumer.spark import start_session
 from headgate.controller.assembly import channel_of, controller_of, dry_run_of
 from headgate.controller.fleets import build_fleet
+from headgate.controller.metrics import show_build
 from headgate.errors import ConfigError, ConsumerError, HeadgateError, KafkaUnavailable, SetupError, Superseded
 from headgate.fleet import Fleet
 from headgate.kafka.channel import Topics, ensure_topics
 from headgate.kafka.monitor import build_monitor
 from headgate.lake.committer import Committer
+from headgate.lake.upkeep import Maintainer
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +93,8 @@ class Service:
         self._settings = librdkafka_settings(pipeline)
         self._threads: list[tuple[threading.Thread, threading.Event]] = []
         self._fleet: Fleet | None = None
+        self._turn = threading.Lock()
+        """Committer and upkeep commit one after the other, not against each other."""
         self._failure: HeadgateError | None = None
         self.failed = threading.Event()
         """Set when a role cannot go on; `stop` then raises why."""
@@ -102,7 +106,9 @@ class Service:
         if self._pipeline.metrics_port is not None:
             self._serve_metrics(self._pipeline.metrics_port)
         if "committer" in self._roles and not self._dry_run:
-            self._launch("committer", lambda stop: Committer(self._pipeline, self._settings).run(stop))
+            self._launch("committer", lambda stop: Committer(self._pipeline, self._settings, turn=self._turn).run(stop))
+            if self._pipeline.lake.maintain_every_s is not None:
+                self._launch("maintainer", Maintainer(self._pipeline, self._turn).run)
         if "monitor" in self._roles:
             self._launch("monitor", lambda stop: build_monitor(self._pipeline, self._settings).run(stop))
         if "controller" in self._roles:
@@ -132,7 +138,7 @@ class Service:
 
     def stop(self) -> None:
         """Controller first, then the consumers finish and announce, then the committer commits what they announced."""
-        for name in ("controller", "dry run", "monitor"):
+        for name in ("controller", "dry run", "monitor", "maintainer"):
             self._end(name)
         if self._fleet is not None:
             if isinstance(self._failure, Superseded):
@@ -195,6 +201,7 @@ class Service:
         ensure_topics(admin, Topics(self._pipeline.name), replication, self._pipeline.fleet.max_consumers)
 
     def _serve_metrics(self, port: int) -> None:
+        show_build()
         try:
             start_http_server(port, addr="127.0.0.1")
         except OSError as error:

@@ -13,12 +13,13 @@ from typing import Protocol
 
 from headgate.controller.ports import Command, Event
 from headgate.errors import FleetError
-from headgate.model import TopicPartition
+from headgate.model import Alert, TopicPartition
 from headgate.model.messages import (
     ConsumerLeft,
     ConsumerState,
     ConsumingStarted,
     ConsumingStopped,
+    ControllerState,
     DecisionRecord,
     Measurement,
     PartitionRate,
@@ -78,6 +79,8 @@ class MemoryChannel:
         self.commands: dict[int, list[Command]] = defaultdict(list)
         self.sent: list[tuple[float, Command]] = []
         self.records: list[DecisionRecord] = []
+        self.heartbeat: ControllerState | None = None
+        """The controller's newest."""
         self._events: list[Event] = []
         self._arrives_s: dict[int, float] = defaultdict(float)
         self._measurement: Measurement | None = None
@@ -114,6 +117,12 @@ class MemoryChannel:
 
     def newest_epoch(self) -> int:
         return max((r.epoch for r in self.records if r.outcome != "dry-run"), default=0)
+
+    def beat(self, state: ControllerState) -> None:
+        self.heartbeat = state
+
+    def refused(self) -> Iterable[Alert]:
+        return ()
 
     # The world's side
 

@@ -23,7 +23,8 @@ class Bound:
 
 
 def bound(per_second: Ints, in_time: float, sla_percent: float) -> Bound:
-    """Fewest replica-minutes for this SLA; `in_time` is how many records of a batch one replica finishes in time."""
+    """Fewest replica-minutes for this SLA; `in_time` is how many records of a batch one replica finishes in time.
+    ValueError if nobody reaches it: single partitions get more in a second than one replica finishes in time."""
     return _cheapest(fewest_late(per_second, in_time), float(per_second.sum()), sla_percent)
 
 

@@ -6,7 +6,7 @@ Readers use explicit partitions and offsets and no consumer group, so nothing he
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import (
@@ -20,14 +20,16 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
-from headgate.errors import KafkaUnavailable
-from headgate.kafka.codec import NotAMessage, decode, encode
+from headgate.errors import KafkaUnavailable, Outdated
+from headgate.kafka.codec import RELEASE, VERSION, AnotherVersion, NotAMessage, Origin, decode, encode, origin_of
 
 log = logging.getLogger(__name__)
 
 _DAY_MS = 24 * 3600 * 1000
 CONTROL_SPARE_PARTITIONS = 10
 MOST_MESSAGE_BYTES = 8_000_000
+AT_WORK_S = 60.0
+"""A message of another version that is older than this tells of an upgrade or its undoing, not of somebody at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,11 @@ class Topics:
             self.cycles: keep_week,
             self.decisions: {"retention.ms": str(30 * _DAY_MS)},
         }
-        # A ledger of tens of thousands of partitions is one message.
-        return {name: {**its, "max.message.bytes": str(MOST_MESSAGE_BYTES)} for name, its in settings.items()}
+        every = {
+            "max.message.bytes": str(MOST_MESSAGE_BYTES),  # a ledger of tens of thousands of partitions is one message
+            "message.timestamp.type": "LogAppendTime",  # one clock, the brokers', to compare everybody else's with
+        }
+        return {name: {**its, **every} for name, its in settings.items()}
 
 
 def ensure_topics(admin: AdminClient, topics: Topics, replication: int, consumers: int, deadline_s: float = 30) -> None:
@@ -159,7 +164,8 @@ def _wait_for_leaders(admin: AdminClient, names: Iterable[str], deadline_s: floa
 class Outbox:
     """Sends messages; thread-safe. `send` returns at once, `flush` returns when everything is on the brokers."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], sender: str = "") -> None:
+        self._sender = sender
         self._producer = Producer(
             {
                 **settings,
@@ -173,7 +179,7 @@ class Outbox:
         self._failures: list[str] = []
 
     def send(self, topic: str, message: Any, partition: int = 0, key: str | None = None) -> None:
-        value, headers = encode(message)
+        value, headers = encode(message, self._sender)
         try:
             self._producer.produce(
                 topic, value=value, key=key, partition=partition, headers=headers, on_delivery=self._delivered
@@ -200,6 +206,9 @@ class Received:
     partition: int
     offset: int
     message: Any
+    written_ms: int = 0
+    """By the broker's clock; by the writer's on topics that an earlier version of Headgate made."""
+    origin: Origin = field(default_factory=Origin)
 
 
 BEGINNING, END = OFFSET_BEGINNING, OFFSET_END
@@ -213,7 +222,11 @@ class Last:
 
 
 class Tail:
-    """Follows partitions of the internal topics from given offsets. Garbage is counted, logged and passed over."""
+    """Follows partitions of the internal topics from given offsets. Garbage is counted, logged and passed over.
+
+    What an older version of Headgate wrote is passed over, too, and told once. A newer version at work means that this
+    one is the one to end: Outdated.
+    """
 
     def __init__(self, settings: Mapping[str, Any], start: Mapping[tuple[str, int], int | Last]) -> None:
         self._consumer = Consumer(
@@ -228,6 +241,8 @@ class Tail:
             }
         )
         self.garbage = 0
+        self.outdated: dict[str, str] = {}
+        """Who of an older version is at work, and what to do about it."""
         self.next: dict[tuple[str, int], int] = {}
         """Next offset to read per partition, once known."""
         assigned = []
@@ -273,14 +288,35 @@ class Tail:
                 continue
             topic, partition, offset = record.topic(), record.partition(), record.offset()
             self.next[topic, partition] = offset + 1
+            written_ms = record.timestamp()[1]
             try:
                 message = decode(record.value(), record.headers())
+            except AnotherVersion as error:
+                self.garbage += 1
+                self._met(topic, error, written_ms)
+                continue
             except NotAMessage as error:
                 self.garbage += 1
                 log.warning("ignored record %s[%d]@%d: %s", topic, partition, offset, error)
                 continue
-            received.append(Received(topic, partition, offset, message))
+            received.append(Received(topic, partition, offset, message, written_ms, origin_of(record.headers())))
         return received
+
+    def _met(self, topic: str, error: AnotherVersion, written_ms: int) -> None:
+        origin = error.origin
+        if time.time() - written_ms / 1000 > AT_WORK_S:
+            log.debug("%s: %s", topic, error)
+            return
+        if origin.version > VERSION:
+            raise Outdated(
+                f"{origin} is at work on this pipeline ({topic}); this is Headgate {RELEASE} (messages version "
+                f"{VERSION}) and cannot understand it: upgrade this one. If the newer one is to go instead, stop it "
+                f"and wait {AT_WORK_S:g} s"
+            )
+        who = str(origin)
+        if who not in self.outdated:
+            self.outdated[who] = f"{who} is refused: upgrade it to {RELEASE} (messages version {VERSION})"
+            log.error("%s: %s", topic, self.outdated[who])
 
     def read_to_end(self, deadline_s: float = 30, newest_of: str | None = None) -> list[Received]:
         """Everything up to where the partitions end now.
@@ -307,6 +343,28 @@ class Tail:
                 else:
                     received += self._decoded([record])
         return received + self._decoded(newest.values())
+
+    def read_between(self, topic: str, start_ms: float, end_ms: float, deadline_s: float = 30) -> list[Received]:
+        """What was written to partition 0 of a topic from one time to another; leaves what it followed before."""
+        until = time.monotonic() + deadline_s
+        start, end = (self._offset_at(topic, at_ms) for at_ms in (start_ms, end_ms))
+        self._consumer.assign([KafkaTopicPartition(topic, 0, start)])
+        self.next = {(topic, 0): start}
+        received: list[Received] = []
+        while self._position((topic, 0)) < end:
+            if time.monotonic() > until:
+                raise KafkaUnavailable(f"could not read {topic} within {deadline_s:g} s")
+            received += self._decoded(self._consumer.consume(1000, 0.2))
+        return [r for r in received if r.offset < end]
+
+    def _offset_at(self, topic: str, at_ms: float) -> int:
+        """The first offset written at or after this time; the end if there is none."""
+        asked = [KafkaTopicPartition(topic, 0, max(0, int(at_ms)))]
+        try:
+            found: int = self._consumer.offsets_for_times(asked, timeout=15)[0].offset
+        except KafkaException as error:
+            raise KafkaUnavailable(f"no offsets of {topic} by time: {error.args[0].str()}") from error
+        return found if found >= 0 else self._watermarks(topic, 0)[1]
 
     def _position(self, key: tuple[str, int]) -> int:
         """Compaction and transactions leave holes, so ask the client rather than count records."""

@@ -1,8 +1,8 @@
 """Messages as Avro: schemas derived from the dataclasses, so that a message is described in one place only.
 
-A Kafka record carries the Avro body (no container) and two headers: `event_type`, the class name (L-31), and
-`schema`, a fingerprint of the writer's schema. A record with another fingerprint comes from another version of
-Headgate, or from nobody we know: `decode` refuses it and the reader goes on.
+A Kafka record carries the Avro body (no container) and headers: `event_type`, the class name (L-31); `schema`, a
+fingerprint of the writer's schema; `version`, the number of the whole set of schemas; `release` and `sender`, for
+people to read. What another version of Headgate wrote is refused with that version named: `AnotherVersion`.
 """
 
 import dataclasses
@@ -13,12 +13,16 @@ import types
 import typing
 from collections.abc import Mapping
 from functools import cache
+from importlib import metadata
 from typing import Any
 
 import fastavro
 
 from headgate.errors import HeadgateError
 from headgate.model import Announcement, messages
+
+VERSION = 2
+"""Of all messages together; 1 did not say so. Goes up by one with a release that changes any (kafka/messages.json)."""
 
 MESSAGES: tuple[type[Any], ...] = (
     Announcement,
@@ -29,6 +33,7 @@ MESSAGES: tuple[type[Any], ...] = (
     messages.ConsumingStopped,
     messages.ConsumerState,
     messages.ConsumerLeft,
+    messages.ControllerState,
     messages.Measurement,
     messages.LedgerState,
     messages.CommitRecord,
@@ -39,6 +44,27 @@ MESSAGES: tuple[type[Any], ...] = (
 
 class NotAMessage(HeadgateError):
     """A record on an internal topic that is not one of Headgate's messages; readers count it and go on."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Origin:
+    """Who wrote a record, by its headers."""
+
+    version: int = 0
+    """0 if the record does not say."""
+    release: str = ""
+    sender: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.sender or 'somebody'} of Headgate {self.release or '?'} (messages version {self.version})"
+
+
+class AnotherVersion(NotAMessage):
+    """One of Headgate's messages, of a version that is not ours."""
+
+    def __init__(self, kind: str, origin: Origin) -> None:
+        super().__init__(f"{kind} written by another version: {origin}; this one reads version {VERSION}")
+        self.origin = origin
 
 
 _PRIMITIVES: dict[type[Any], str] = {str: "string", int: "long", float: "double", bool: "boolean", bytes: "bytes"}
@@ -111,23 +137,53 @@ def _codecs() -> dict[str, _Codec]:
 _CODECS = _codecs()
 
 
-def encode(message: Any) -> tuple[bytes, list[tuple[str, str | bytes | None]]]:
+RELEASE = metadata.version("headgate")
+
+Headers = list[tuple[str, str | bytes | None]]
+
+
+def fingerprints() -> dict[str, str]:
+    """Of every message's schema; equal as long as versions understand each other."""
+    return {name: codec.fingerprint.decode() for name, codec in sorted(_CODECS.items())}
+
+
+def encode(message: Any, sender: str = "") -> tuple[bytes, Headers]:
     """The record's value and headers."""
     codec = _CODECS[type(message).__name__]
     body = io.BytesIO()
     fastavro.schemaless_writer(body, codec.schema, dataclasses.asdict(message))
-    return body.getvalue(), [("event_type", codec.message.__name__.encode()), ("schema", codec.fingerprint)]
+    return body.getvalue(), [
+        ("event_type", codec.message.__name__.encode()),
+        ("schema", codec.fingerprint),
+        ("version", str(VERSION).encode()),
+        ("release", RELEASE.encode()),
+        ("sender", sender.encode()),
+    ]
 
 
-def decode(value: bytes | None, headers: list[tuple[str, str | bytes | None]] | None) -> Any:
-    """The message; NotAMessage for anything else, whatever it is made of."""
+def origin_of(headers: Headers | None) -> Origin:
+    named = {name: _text(value) for name, value in headers or []}
+    version = named.get("version", "")
+    return Origin(int(version) if version.isdecimal() else 0, named.get("release", ""), named.get("sender", ""))
+
+
+def _text(header: str | bytes | None) -> str:
+    return header.decode(errors="replace") if isinstance(header, bytes) else str(header)
+
+
+def decode(value: bytes | None, headers: Headers | None) -> Any:
+    """The message; AnotherVersion for one of another version, NotAMessage for anything else, whatever it is made of."""
     named = dict(headers or [])
-    kind = named.get("event_type")
-    codec = _CODECS.get(kind.decode(errors="replace") if isinstance(kind, bytes) else str(kind))
+    kind, origin = _text(named.get("event_type")), origin_of(headers)
+    codec = _CODECS.get(kind)
+    if origin.version not in (0, VERSION):
+        raise AnotherVersion(kind, origin)
     if codec is None:
         raise NotAMessage(f"unknown message type {kind!r}")
     if named.get("schema") != codec.fingerprint:
-        raise NotAMessage(f"{codec.message.__name__} written by another version (schema {named.get('schema')!r})")
+        if origin.version == 0:
+            raise NotAMessage(f"{kind} written by another version (schema {named.get('schema')!r})")
+        raise AnotherVersion(kind, origin)
     body = io.BytesIO(value or b"")
     try:
         fields = fastavro.schemaless_reader(body, codec.schema, None)

@@ -30,6 +30,8 @@ WRITE_RATE = Gauge(
     ["topic", "partition"],
 )
 
+MEASURED = Gauge("headgate_measurement_timestamp_seconds", "When write rates were last measured")
+
 LONGEST_PAUSE_S = 10.0
 """Between tries while the brokers do not answer."""
 
@@ -111,6 +113,7 @@ class Monitor:
         self._outbox.send(self._topics.measurements, measurement, partition=0)
         self._outbox.flush(ANSWER_S)
         self._show(rates)
+        MEASURED.set(measurement.at_ms / 1000)
         return measurement
 
     def discover(self) -> frozenset[TopicPartition]:
@@ -167,7 +170,7 @@ def build_monitor(pipeline: Pipeline, settings: Mapping[str, Any]) -> Monitor:
         (lambda: Ewma(chosen.ewma_half_life_s)) if chosen.smoothing == "ewma" else (lambda: BoxMean(chosen.window_s))
     )
     # A measurement that could not be delivered soon is stale (L-36): let it die instead of arriving after newer ones.
-    outbox = Outbox({**settings, "message.timeout.ms": str(int(ANSWER_S * 1000))})
+    outbox = Outbox({**settings, "message.timeout.ms": str(int(ANSWER_S * 1000))}, "the monitor")
     return Monitor(
         lambda topic: bool(pipeline.tables_of(topic)),  # what no table takes nobody needs to read
         admin,

@@ -94,6 +94,42 @@ def _look_again(admin: AdminClient, deadline_s: float) -> None:
         log.info("nothing known of leaders either: %s", error.args[0].str())
 
 
+def group_offsets(
+    settings: Mapping[str, Any], group: str, partitions: Iterable[TopicPartition], deadline_s: float = 15
+) -> dict[TopicPartition, int]:
+    """What the group has committed; partitions it has nothing for are left out."""
+    consumer = Consumer({**settings, "group.id": group, "enable.auto.commit": False})
+    try:
+        asked = [KafkaTopicPartition(p.topic, p.partition) for p in partitions]
+        found = consumer.committed(asked, timeout=deadline_s) if asked else []
+    except KafkaException as error:
+        raise KafkaUnavailable(f"no offsets of group {group}: {error.args[0].str()}") from error
+    finally:
+        consumer.close()
+    return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
+
+
+def written_at_ms(
+    settings: Mapping[str, Any], positions: Mapping[TopicPartition, int], deadline_s: float = 10
+) -> dict[TopicPartition, int]:
+    """The timestamp of the first record at or after each offset; what does not come in time is left out."""
+    small = {"fetch.max.bytes": 100_000, "max.partition.fetch.bytes": 10_000, "queued.max.messages.kbytes": 1000}
+    consumer = Consumer({**settings, **small, "group.id": "headgate-no-group", "enable.auto.commit": False})
+    found: dict[TopicPartition, int] = {}
+    until = time.monotonic() + deadline_s
+    try:
+        consumer.assign([KafkaTopicPartition(p.topic, p.partition, offset) for p, offset in positions.items()])
+        while len(found) < len(positions) and time.monotonic() < until:
+            record: Any
+            for record in consumer.consume(100, 0.2):
+                if record.error() is None:
+                    partition = TopicPartition(record.topic(), record.partition())
+                    found.setdefault(partition, record.timestamp()[1])
+    finally:
+        consumer.close()
+    return found
+
+
 class GroupMirror:
     """Writes the lake's positions as the group's committed offsets, for every lag tool people already own.
 

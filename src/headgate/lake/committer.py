@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient
@@ -17,11 +18,12 @@ from pyiceberg.catalog import Catalog
 
 from headgate.config.pipeline import Pipeline
 from headgate.config.table import REJECTED_SUFFIX
-from headgate.errors import HeadgateError, KafkaUnavailable, LakeError
+from headgate.errors import HeadgateError, KafkaUnavailable, LakeError, Outdated
 from headgate.failpoints import reach
 from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics
 from headgate.kafka.offsets import GroupMirror, beginning_offsets, end_offsets, partitions_where, topic_ids
 from headgate.lake.commit import CommitResult, TableCommitter
+from headgate.lake.compaction import NOBODY_ELSE
 from headgate.lake.latency import commit_latency_ms
 from headgate.lake.maintenance import expire_snapshots, snapshots_to_keep
 from headgate.lake.tables import open_catalog
@@ -34,13 +36,19 @@ _COMMITS = Counter("headgate_commits_total", "Snapshots committed", ["table"])
 _CONFLICTS = Counter("headgate_commit_conflicts_total", "Commits refused by the catalog and tried again", ["table"])
 _REFUSED = Counter("headgate_announcements_refused_total", "Announcements that did not follow the ledger", ["table"])
 _ROWS = Counter("headgate_rows_total", "Rows made visible in the lake", ["table"])
+_BYTES = Counter("headgate_committed_bytes_total", "Payload bytes (key and value) of the records committed", ["table"])
 _REJECTED = Counter("headgate_rejected_records_total", "Records sent to the rejected table", ["table"])
 _SKIPPED = Counter("headgate_skipped_offsets_total", "Offsets Kafka itself did not hold", ["table"])
-_COMMIT_SECONDS = Histogram("headgate_commit_seconds", "Duration of a commit", ["table"])
-_LATENCY = Gauge("headgate_latency_seconds", "Commit time minus Kafka timestamp, last commit", ["table", "quantile"])
-
+_COMMIT_DURATION = Histogram("headgate_commit_duration_seconds", "Duration of a commit, retries included", ["table"])
+_LATENCY = Gauge(
+    "headgate_latency_seconds",
+    "Commit time minus Kafka timestamp, records of the last commit",
+    ["table", "quantile"],
+)
+_SLO_RATIO = Gauge("headgate_slo_ratio", "Share of the last commit's records within slo.latency_s, 0 to 1", ["table"])
+_SLO_GOAL = Gauge("headgate_slo_goal_ratio", "The share that the pipeline file asks for: slo.quantile")
+_LAST_COMMIT = Gauge("headgate_last_commit_timestamp_seconds", "When the last snapshot was committed", ["table"])
 _PROBLEMS = Gauge("headgate_table_problems", "What keeps topics out of this table; status says more", ["table"])
-_SLO_SHARE = Gauge("headgate_slo_share", "Share of the last commit's records within slo.latency_s", ["table"])
 
 HEARTBEAT_S = 5.0
 _IDLE_S = 1.0
@@ -69,14 +77,21 @@ class _TableState:
 
 class Committer:
     def __init__(
-        self, pipeline: Pipeline, settings: Mapping[str, str], catalog: Catalog | None = None, name: str | None = None
+        self,
+        pipeline: Pipeline,
+        settings: Mapping[str, str],
+        catalog: Catalog | None = None,
+        name: str | None = None,
+        turn: AbstractContextManager[object] = NOBODY_ELSE,
     ) -> None:
+        """`turn` is held while committing; shared with upkeep in the same process."""
+        self._turn = turn
         self.name = name or f"committer-{uuid.uuid4().hex[:8]}"
         self._pipeline = pipeline
         self._topics = Topics(pipeline.name)
         self._settings: dict[str, str | int | float | bool] = dict(settings)
         self._admin = AdminClient(self._settings)
-        self._outbox = Outbox(self._settings)
+        self._outbox = Outbox(self._settings, "the committer")
         self._catalog = catalog
         self._tables: dict[str, _TableState] = {}
         self._tail: Tail | None = None
@@ -95,6 +110,8 @@ class Committer:
                 began = time.monotonic()
                 self.turn()
                 delay_s = max(0.0, self._pipeline.lake.commit_interval_s - (time.monotonic() - began))
+            except Outdated:
+                raise
             except HeadgateError as error:
                 log.warning("committer: %s", error)
                 delay_s = min(10.0, max(1.0, 2 * delay_s))
@@ -254,7 +271,8 @@ class Committer:
     def _attempt(self, state: _TableState, pending: list[Announcement]) -> CommitResult:
         """Catalogs and file systems fail in ways of their own; here they become one."""
         try:
-            return state.committer.commit(pending, state.partitions, self._topic_ids)
+            with self._turn:
+                return state.committer.commit(pending, state.partitions, self._topic_ids)
         except HeadgateError:
             raise
         except Exception as error:
@@ -326,6 +344,7 @@ class Committer:
             duration_s=result.duration_s,
             conflicts=result.conflicts,
             latency_ms=commit_latency_ms(cycles, now_ms),
+            reached=result.ledger.reached(),
         )
         log.info(
             "%s: snapshot %d with %d rows of %d announcements in %.2f s, %d refused",
@@ -335,15 +354,19 @@ class Committer:
         _CONFLICTS.labels(table).inc(record.conflicts)
         _REFUSED.labels(table).inc(record.refused)
         _ROWS.labels(table).inc(record.rows)
+        _BYTES.labels(table).inc(record.payload_bytes)
         _REJECTED.labels(table).inc(record.rejected)
         _SKIPPED.labels(table).inc(record.skipped)
-        _COMMIT_SECONDS.labels(table).observe(record.duration_s)
+        _COMMIT_DURATION.labels(table).observe(record.duration_s)
+        if result.committed:
+            _LAST_COMMIT.labels(table).set(now_ms / 1000)
+        _SLO_GOAL.set(self._pipeline.slo.quantile)
         if record.latency_ms:
             for name, point in (("0.5", 10), ("0.95", 19), ("1", 20)):
                 _LATENCY.labels(table, name).set(record.latency_ms[point] / 1000)
             goal_ms = 1000 * self._pipeline.slo.latency_s
             within = sum(1 for latency in record.latency_ms if latency <= goal_ms)
-            _SLO_SHARE.labels(table).set(within / len(record.latency_ms))
+            _SLO_RATIO.labels(table).set(within / len(record.latency_ms))
         return record
 
     def _mirror(self) -> None:

@@ -22,6 +22,8 @@ LEDGER_TAG = "headgate-ledger"
 MANAGED = "headgate.managed"
 """Table property: this table had a ledger once, so that losing it is an error and never a fresh start."""
 
+VERSION = 1
+"""Of the ledger's format. Newer versions of Headgate read older ones; the other way round is refused."""
 _MOST_SKIPS = 20
 """Skips of one partition listed one by one in a snapshot; above that, as one with their count."""
 _MOST_ACCEPTED_SNAPSHOTS = 50
@@ -35,7 +37,7 @@ def encode_ledger(ledger: Ledger) -> str:
     totals = ledger.totals
     return json.dumps(
         {
-            "version": 1,
+            "version": VERSION,
             "sequence": ledger.sequence,
             "totals": [totals.rows, totals.rejected, totals.filtered, totals.skipped],
             "topics": topics,
@@ -47,8 +49,11 @@ def encode_ledger(ledger: Ledger) -> str:
 
 def decode_ledger(text: str) -> Ledger:
     stored = json.loads(text)
-    if stored["version"] != 1:
-        raise LakeError(f"this table's ledger has version {stored['version']}; upgrade Headgate to read it")
+    if stored["version"] > VERSION:
+        raise LakeError(
+            f"this table's ledger has version {stored['version']}, written by a newer Headgate; this one reads up to "
+            f"version {VERSION}: upgrade it"
+        )
     nexts, origins = {}, {}
     for topic, entries in stored["topics"].items():
         for number, following, origin in entries:

@@ -12,6 +12,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from headgate.config.pipeline import Lake
+from headgate.lake.compaction import REPLACED_TAG
 from headgate.lake.ledger import LEDGER, LEDGER_TAG, decode_ledger, ledger_snapshot, summary
 from headgate.lake.rejects import land_rejects
 from headgate.lake.skips import keep_skips
@@ -20,6 +21,7 @@ from headgate.model import Ledger
 
 log = logging.getLogger(__name__)
 
+_MOST_ATTEMPTS = 10
 _FEWEST_SNAPSHOTS = 5
 _MOST_POSITIONS = 50_000
 """Positions in all ledgers of a table together: about 1.5 MB of metadata."""
@@ -30,8 +32,22 @@ def snapshots_to_keep(lake: Lake, ledger: Ledger) -> int:
     return min(lake.keep_snapshots, max(_FEWEST_SNAPSHOTS, _MOST_POSITIONS // max(1, len(ledger.next))))
 
 
+def expirable(table: Table, lake: Lake) -> list[int]:
+    """Snapshots beyond `keep_snapshots` or older than `keep_snapshots_s`; never the one with the ledger."""
+    carrier = ledger_snapshot(table)
+    protected = {ref.snapshot_id for ref in table.refs().values()} | ({carrier.snapshot_id} if carrier else set())
+    by_age = sorted(table.metadata.snapshots, key=lambda s: s.timestamp_ms, reverse=True)
+    oldest_ms = int((time.time() - lake.keep_snapshots_s) * 1000)
+    most = snapshots_to_keep(lake, Ledger() if carrier is None else decode_ledger(summary(carrier)[LEDGER]))
+    return [
+        s.snapshot_id
+        for rank, s in enumerate(by_age)
+        if s.snapshot_id not in protected and (rank >= most or s.timestamp_ms < oldest_ms)
+    ]
+
+
 def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
-    """Forgets snapshots beyond `keep_snapshots` or older than `keep_snapshots_s`; never the one with the ledger."""
+    """Forgets those that are `expirable`."""
     table = load_table(catalog, name)
     if table is None:
         return 0
@@ -40,15 +56,7 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
         # It was rolled back: without the tag, expiry could cut off the way to the ledger now in force.
         single_attempt(table).manage_snapshots().create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
         table.refresh()
-    protected = {ref.snapshot_id for ref in table.refs().values()} | ({carrier.snapshot_id} if carrier else set())
-    by_age = sorted(table.metadata.snapshots, key=lambda s: s.timestamp_ms, reverse=True)
-    oldest_ms = int((time.time() - lake.keep_snapshots_s) * 1000)
-    most = snapshots_to_keep(lake, Ledger() if carrier is None else decode_ledger(summary(carrier)[LEDGER]))
-    expired = [
-        s.snapshot_id
-        for rank, s in enumerate(by_age)
-        if s.snapshot_id not in protected and (rank >= most or s.timestamp_ms < oldest_ms)
-    ]
+    expired = expirable(table, lake)
     if not expired:
         return 0
     keep_skips(catalog, lake, table, expired)
@@ -58,6 +66,31 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
         log.info("expiry of %s met another commit; it will happen after the next ones", name)
         return 0
     return len(expired)
+
+
+def release_replaced(catalog: Catalog, name: str, lake: Lake) -> int:
+    """Lets go of what compaction replaced longer than `orphan_age_s` ago: nobody who read it then still reads it."""
+    for _ in range(_MOST_ATTEMPTS):
+        table = load_table(catalog, name)
+        limit_ms = (time.time() - lake.orphan_age_s) * 1000
+        tags = [tag for tag in (table.refs() if table is not None else ()) if _replaced_ms(tag, limit_ms) < limit_ms]
+        if table is None or not tags:
+            return 0
+        manage = single_attempt(table).manage_snapshots()
+        for tag in tags:
+            manage = manage.remove_tag(tag)
+        try:
+            manage.commit()
+            return len(tags)
+        except CommitFailedException as error:
+            log.info("%s: tags could not be removed, trying again: %s", name, error)
+    return 0
+
+
+def _replaced_ms(tag: str, otherwise: float) -> float:
+    """When compaction set this tag; `otherwise` for any other tag."""
+    stamp = tag.removeprefix(REPLACED_TAG)
+    return int(stamp) if tag.startswith(REPLACED_TAG) and stamp.isdecimal() else otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +111,8 @@ def sweep_orphans(catalog: Catalog, name: str, lake: Lake, remove: bool) -> Swee
     table = load_table(catalog, name)
     if table is None:
         return Sweep((), 0, remove)
-    land_rejects(catalog, lake, table)  # files that a snapshot promised are not orphans
+    if remove:
+        land_rejects(catalog, lake, table)  # files that a snapshot promised are not orphans
     used = _referenced(table)
     limit = datetime.now(UTC) - timedelta(seconds=lake.orphan_age_s)
     orphans = []

@@ -14,6 +14,7 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
 from headgate.config.pipeline import Lake, PartitionField
+from headgate.config.secrets import Redactor
 from headgate.errors import LakeError
 from headgate.lake.ledger import MANAGED
 from headgate.lake.spark_types import iceberg_schema
@@ -33,8 +34,13 @@ def open_catalog(lake: Lake) -> Catalog:
         Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
     try:
         return load_catalog(lake.catalog_name, **lake.catalog_properties)
+    except ModuleNotFoundError as error:
+        extra = " (pip install headgate[postgres])" if uri.startswith("postgresql") else ""
+        raise LakeError(f"the catalog needs the Python package {error.name}: install it{extra}") from error
     except Exception as error:
-        raise LakeError(f"cannot open the catalog: {error}; check lake.catalog") from error
+        first = (str(error) or repr(error)).splitlines()[0]  # databases add pages of advice
+        said = Redactor(frozenset(lake.secret_texts()))(first)
+        raise LakeError(f"cannot open the catalog: {said}; check lake.catalog") from error
 
 
 def table_location(lake: Lake, table: str) -> str:
@@ -54,10 +60,7 @@ def create_table(
 ) -> Table:
     """Creates the table, or loads it if another committer was faster."""
     schema = iceberg_schema(spark_schema)
-    try:
-        catalog.create_namespace(name.rsplit(".", 1)[0])
-    except NamespaceAlreadyExistsError:
-        log.debug("namespace of %s is there", name)
+    _ensure_namespace(catalog, name.rsplit(".", 1)[0])
     try:
         return catalog.create_table(
             name,
@@ -77,6 +80,16 @@ def create_table(
         )
     except TableAlreadyExistsError:
         return catalog.load_table(name)
+
+
+def _ensure_namespace(catalog: Catalog, namespace: str) -> None:
+    try:
+        catalog.create_namespace(namespace)
+    except NamespaceAlreadyExistsError:
+        log.debug("namespace %s is there", namespace)
+    except Exception:  # two at once: PostgreSQL, for one, says so in words of its own
+        if not catalog.namespace_exists(namespace):
+            raise
 
 
 def partition_spec(schema: Schema, partition_by: Sequence[PartitionField]) -> PartitionSpec:

@@ -99,3 +99,10 @@ class Ledger:
     def offsets(self) -> int:
         """How many offsets the ledger has moved past since its origins."""
         return sum(self.next[p] - self.origin[p] for p in self.next)
+
+    def reached(self) -> dict[str, int]:
+        """Per topic, the next offsets added up over its partitions."""
+        sums: dict[str, int] = {}
+        for partition, following in self.next.items():
+            sums[partition.topic] = sums.get(partition.topic, 0) + following
+        return sums

@@ -104,6 +104,19 @@ class ConsumerLeft:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerState:
+    """Controller → everyone: its heartbeat."""
+
+    epoch: int
+    at_ms: int
+    started_at_ms: int
+    state: str
+    """Which of its four states it is in."""
+    consumers: int
+    """Those that own partitions as far as it knows."""
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionRate:
     topic: str
     partition: int
@@ -197,6 +210,8 @@ class CommitRecord:
     conflicts: int
     latency_ms: tuple[float, ...]
     """Evenly spaced quantiles (0 … 1) of commit time minus Kafka timestamp over the records of this snapshot."""
+    reached: dict[str, int] = field(default_factory=dict)
+    """Per topic, the ledger's next offsets added up over its partitions: with end offsets, the lag at that time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +252,15 @@ class ConsumerPartitions:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionMove:
+    topic: str
+    partition: int
+    old: int
+    """The consumer that owned it; 0 for nobody."""
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionRecord:
     """Controller → journal: what was decided, why, and how long each step took (L-41, L-53)."""
 
@@ -268,3 +292,5 @@ class DecisionRecord:
     """t3: until all new consumers were ready."""
     handover_s: float = 0.0
     """t4: first command to last acknowledgement."""
+    moves: tuple[PartitionMove, ...] = ()
+    """Every partition whose owner changes, also those that had none."""

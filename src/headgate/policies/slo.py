@@ -16,16 +16,17 @@ from headgate.policies.lateness import LateAccount, late_by_moving
 from headgate.policies.pricing import Prices
 from headgate.policies.seen import adopted, capacity, held, unowned
 
-EXCHANGE = 8.6
+EXCHANGE = 6.2
 """How many times the late records allowed in what one consumer does, that consumer is worth while nothing is owed.
 Tuned on W1."""
-DEBT_S = 120.0
-"""Late records get e times dearer, or cheaper, for every so many seconds of budget overspent, or saved."""
+DEBT_S = 300.0
+"""Late records get e times dearer, or cheaper, for every so many seconds of budget overspent, or saved. A steady price
+buys most; a quick one makes good sooner what a jump has cost."""
 CHEAPEST, DEAREST = 0.5, 20.0
 """Limits of that."""
 AIM = 0.88
 """The share of the budget that may be spent: one who aims at all of it misses every other time."""
-BY_MOVES = 0.78
+BY_MOVES = 0.5
 """How much dearer late records get by the share of the budget that moving everything once would take. Tuned on W1 with
 rebalances of 2 s."""
 

@@ -1,0 +1,156 @@
+"""`headgate explain`: why decisions were taken, and what came of them."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from headgate.cli.logs import log_to
+from headgate.cli.output import Output
+from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
+from headgate.cli.quantities import positive_s
+from headgate.cli.status import check_it_ran
+from headgate.cli.view import rate, seconds
+from headgate.config.clients import librdkafka_settings
+from headgate.config.loader import load_pipeline
+from headgate.controller.explaining import Explainer, Explanation, Moment, triggered_ms
+from headgate.errors import HeadgateError
+from headgate.kafka.channel import Topics
+from headgate.model.messages import DecisionRecord
+
+_MOST_MOVES = 12
+
+
+def explain(
+    file: PipelineArgument = None,
+    home: Annotated[Path | None, typer.Option(help="Instead of FILE: a folder that `demo --home` kept.")] = None,
+    last: Annotated[
+        int | None, typer.Option(help="How many decisions: the newest ones. Default 3, or 1 with --at.", min=1)
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of now: a time such as 2026-03-01T12:30 (UTC unless it names another zone), or how long ago, "
+            "such as 15min. Shows the decision in force then.",
+            metavar="TIME",
+        ),
+    ] = None,
+    output: Annotated[Output, typer.Option(help="text for people, json for programs.")] = Output.text,
+) -> None:
+    """Why each decision was taken, what lost against it, what it moved, how long it took and what came of it.
+
+    Read from the pipeline's own topics: it works while the pipeline runs and after it was stopped, for as long as they
+    are kept (decisions 30 days, what came of them 7).
+    """
+    pipeline = load_pipeline(find_pipeline(file, home))
+    log_to(None)
+    now_s = time.time()
+    at_s = None if at is None else moment_s(at, now_s)
+    check_it_ran(pipeline)
+    explainer = Explainer(librdkafka_settings(pipeline), Topics(pipeline.name))
+    count = last or (3 if at is None else 1)
+    found = explainer.explain(count, None if at_s is None else 1000 * at_s, 1000 * now_s)
+    if output is Output.json:
+        typer.echo(json.dumps([as_json(one) for one in found], indent=2))
+        return
+    if not found:
+        when = "" if at_s is None else f" up to {_clock(round(1000 * at_s))}"
+        raise HeadgateError(
+            f"pipeline {pipeline.name} took no decision{when} that its journal still holds: a controller decides once "
+            f"there is something to change; see what it does now with: headgate status FILE --once"
+        )
+    console = Console()
+    for one in found:
+        for line in lines(one):
+            console.print(line, highlight=False, soft_wrap=True)
+        console.print()
+
+
+def moment_s(text: str, now_s: float) -> float:
+    """Seconds since the epoch of a time, or of so long ago."""
+    try:
+        at = datetime.fromisoformat(text)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except ValueError:
+        pass
+    try:
+        return now_s - positive_s(text)
+    except typer.BadParameter:
+        raise typer.BadParameter(
+            f"{text!r} is neither a time such as 2026-03-01T12:30 nor how long ago, such as 15min"
+        ) from None
+
+
+def lines(explained: Explanation) -> Iterator[Text | Table]:
+    d = explained.decision
+    yield Text.assemble((f"{_clock(triggered_ms(d))}  ", "dim"), (d.trigger or "decision", "bold"), f"  {d.outcome}")
+    yield _line("why", d.reason)
+    for alert in d.alerts:
+        yield _line("alert", alert)
+    if d.inputs:
+        yield _line("inputs", ", ".join(f"{name} {value:,.6g}" for name, value in d.inputs.items()))
+    for other in d.rejected:
+        yield _line("instead", other)
+    if d.moves or d.created or d.deleted:
+        yield _line("did", _changes(d))
+        yield _line(
+            "took",
+            f"t1 measure {d.measure_s:.1f} s, t2 decide {d.decide_s:.1f} s, t3 consumers ready {d.ready_s:.1f} s, "
+            f"t4 handover {d.handover_s:.1f} s",
+        )
+    yield _course(explained)
+
+
+def _line(name: str, text: str) -> Text:
+    return Text.assemble((f"  {name:<8}", "dim"), text)
+
+
+def _changes(d: DecisionRecord) -> str:
+    parts = [f"{d.consumers_before} → {d.consumers_after} consumers"]
+    parts += [f"started {_ids(d.created)}"] if d.created else []
+    parts += [f"ended {_ids(d.deleted)}"] if d.deleted else []
+    shown = [f"{m.topic}-{m.partition} {m.old or '–'} → {m.new or '–'}" for m in d.moves[:_MOST_MOVES]]
+    more = len(d.moves) - len(shown)
+    parts += [f"moved {d.moved} (Rscore {d.rscore_consumer:.2f})" if d.moved else "moved none"]
+    parts += [f"new owners: {', '.join(shown)}{f' and {more} more' if more else ''}"] if shown else []
+    return "; ".join(parts)
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))
+
+
+def _course(explained: Explanation) -> Table:
+    table = Table(box=None, pad_edge=True, header_style="dim", padding=(0, 2, 0, 0))
+    for name in ("", "in", "lag", "latency p50", "p99"):
+        table.add_column(name, justify="left" if not name else "right")
+    done_ms = explained.decision.at_ms
+    moments = [("when it was taken", explained.before)]
+    moments += [(f"{(m.at_ms - done_ms) / 60_000:.0f} min after", m) for m in explained.afterwards]
+    for name, m in moments:
+        table.add_row(f"  {name}", *_numbers(m))
+    if not explained.afterwards:
+        table.add_row("  afterwards", "less than a minute has passed", "", "", "")
+    return table
+
+
+def _numbers(m: Moment) -> tuple[str, str, str, str]:
+    written = "–" if m.bytes_per_s is None else rate(m.bytes_per_s)
+    lag = "–" if m.lag_records is None else f"{m.lag_records:,} records"
+    return written, lag, seconds(m.latency_p50_s), seconds(m.latency_p99_s)
+
+
+def _clock(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def as_json(explained: Explanation) -> dict[str, Any]:
+    return asdict(explained) | {"taken_at_ms": triggered_ms(explained.decision)}

@@ -1,0 +1,73 @@
+"""Writes the metrics page from the code: `python -m headgate.cli.metrics_reference > docs/metrics.md`."""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from prometheus_client.metrics import MetricWrapperBase
+
+SOURCES = (
+    ("headgate.kafka.monitor", "monitor"),
+    ("headgate.controller.metrics", "controller"),
+    ("headgate.consumer.worker", "consumer"),
+    ("headgate.lake.committer", "committer"),
+    ("headgate.lake.upkeep", "committer"),
+)
+"""Modules that have metrics, and the part of a pipeline that serves them."""
+
+_HEAD = """\
+# Metrics
+
+<!-- Written by headgate.cli.metrics_reference from the code; change the texts there. -->
+
+`metrics_port: 9100` in the pipeline file serves Prometheus metrics on loopback from the `run` process;
+`headgate consumer --metrics-port` those of one consumer. Times are in seconds and sizes in bytes; names ending in
+`_total` only grow, and begin again at 0 when the process does; ratios lie between 0 and 1. A part's metrics are served
+by the process it runs in: with `--roles`, or a fleet of processes, scrape each.
+
+"""
+_TAIL = """
+`deploy/grafana/headgate.json` is a dashboard and `deploy/alerts/headgate.yml` has alert rules; both use only metrics
+of this page. Lag is also where every Kafka tool looks for it: the group's committed offsets follow the lake.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    part: str
+    name: str
+    """As Prometheus shows it; histograms add _bucket, _sum and _count."""
+    kind: str
+    labels: tuple[str, ...]
+    help: str
+
+    @property
+    def series(self) -> frozenset[str]:
+        """Every name a query may use."""
+        if self.kind == "histogram":
+            return frozenset(f"{self.name}_{part}" for part in ("bucket", "sum", "count"))
+        return frozenset({self.name})
+
+
+def metrics() -> Iterator[Described]:
+    for module, part in SOURCES:
+        for collector in vars(importlib.import_module(module)).values():
+            if isinstance(collector, MetricWrapperBase):
+                (family,) = collector.describe()
+                suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+                yield Described(
+                    part, family.name + suffix, family.type, tuple(collector._labelnames), family.documentation
+                )
+
+
+def metrics_page() -> str:
+    rows = ["| metric | type | labels | part | meaning |", "| --- | --- | --- | --- | --- |"]
+    for one in metrics():
+        labels = ", ".join(f"`{label}`" for label in one.labels) or "–"
+        rows.append(f"| `{one.name}` | {one.kind} | {labels} | {one.part} | {one.help} |")
+    return _HEAD + "\n".join(rows) + "\n" + _TAIL
+
+
+if __name__ == "__main__":
+    sys.stdout.write(metrics_page())

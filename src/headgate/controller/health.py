@@ -1,0 +1,385 @@
+"""The checks of `headgate doctor`: each a small function from what was found out to one line of a report.
+
+Nothing is asked of anybody here (that is `health_facts`), so every threshold can be tried without a broker or a lake.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headgate.config.units import BYTES_PER_S
+from headgate.model import TopicPartition
+
+
+class Verdict(StrEnum):
+    ok = "ok"
+    warn = "warn"
+    fail = "fail"
+    unknown = "unknown"
+    """It could not be asked; why is the business of another check."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    check: str
+    verdict: Verdict
+    evidence: str
+    advice: str = ""
+    """What to do; empty when all is well."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    name: str
+    cleanup_policy: str
+    retention_ms: int
+    """-1 keeps everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    partition: TopicPartition
+    begin: int
+    end: int
+    ledger_next: int | None
+    """Of the slowest table; None if no table's ledger knows it."""
+    oldest_unread_ms: int | None = None
+    """Timestamp of the first record the lake misses, where that was looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """The last word of one part of the pipeline."""
+
+    who: str
+    said_ms: int
+    """By its own clock."""
+    written_ms: int
+    """By the brokers'."""
+    release: str
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaFacts:
+    brokers: int
+    missing_topics: tuple[str, ...]
+    has_run: bool
+    topics: tuple[TopicFacts, ...]
+    partitions: tuple[PartitionFacts, ...]
+    astray: tuple[str, ...]
+    """Partitions whose group offset is not where the ledger is, in words."""
+    rates: tuple[tuple[TopicPartition, float], ...]
+    """What one consumer would have to read for each partition, in bytes per second, for all its tables."""
+    capacity_bytes_per_s: float
+    voices: tuple[Voice, ...]
+    refused: tuple[str, ...]
+    """Parts of an older version of Headgate that are at work."""
+    recent_rows: int
+    """Over the last hour."""
+    recent_rejected: int
+    problems: tuple[str, ...]
+    """What the committer says needs a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    name: str
+    files: int
+    bytes: int
+    snapshots: int
+    newest_snapshot_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFacts:
+    catalog: str
+    tables: tuple[TableFacts, ...]
+    missing_tables: tuple[str, ...]
+    keep_snapshots: int
+    target_file_bytes: int
+    disk: tuple[int, int] | None
+    """Free and all bytes of the warehouse's disk; None if it is not on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that could be found out; a text instead of facts says why not."""
+
+    now_ms: int
+    kafka: KafkaFacts | str
+    lake: LakeFacts | str
+
+
+_HOUR_MS = 3_600_000
+SILENT_MS = 30_000
+_FORGOTTEN_MS = 600_000
+"""A consumer silent for this long was replaced by another one, or the pipeline was killed as a whole."""
+_SKEW_WARN_MS, _SKEW_FAIL_MS = 2_000, 30_000
+_REJECTED_WARN, _REJECTED_FAIL = 0.001, 0.05
+_FEW_FILES = 100
+_DISK_WARN, _DISK_FAIL = 0.10, 0.02
+_MOST_NAMED = 3
+
+
+def broker(facts: Facts) -> Finding:
+    if isinstance(facts.kafka, str):
+        return Finding("broker", Verdict.fail, facts.kafka, "check kafka.brokers and kafka.client, and the brokers")
+    return Finding("broker", Verdict.ok, f"{facts.kafka.brokers} answered")
+
+
+def topics(kafka: KafkaFacts, now_ms: int) -> Finding:
+    if kafka.missing_topics:
+        return Finding(
+            "topics", Verdict.fail, f"not there: {_some(kafka.missing_topics)}", "create them, or fix `topics`"
+        )
+    if not kafka.topics:
+        return Finding("topics", Verdict.warn, "topics_pattern matches no topic", "create one, or fix `topics_pattern`")
+    compacted = [t.name for t in kafka.topics if "compact" in t.cleanup_policy]
+    if compacted:
+        return Finding(
+            "topics",
+            Verdict.warn,
+            f"compacted: {_some(compacted)}",
+            "older values of a key may vanish before they are read and are then counted as skipped; keep lag short",
+        )
+    return Finding("topics", Verdict.ok, f"{len(kafka.topics)} there, {len(kafka.partitions)} partitions")
+
+
+def retention(kafka: KafkaFacts, now_ms: int) -> Finding:
+    """Will Kafka still hold what the lake misses by the time it is read?"""
+    kept_ms = {t.name: t.retention_ms for t in kafka.topics if t.retention_ms >= 0 and "delete" in t.cleanup_policy}
+    lost = [p for p in kafka.partitions if p.ledger_next is not None and p.begin > p.ledger_next]
+    if lost:
+        gone = sum(p.begin - (p.ledger_next or 0) for p in lost)
+        return Finding(
+            "retention",
+            Verdict.fail,
+            f"{gone:,} offsets were deleted before they were read: {_some([str(p.partition) for p in lost])}",
+            "raise retention.ms or retention.bytes, then more consumers (fleet.max_consumers) to catch up",
+        )
+    left_ms = {
+        p.partition: kept_ms[p.partition.topic] - (now_ms - p.oldest_unread_ms)
+        for p in kafka.partitions
+        if p.oldest_unread_ms is not None and p.partition.topic in kept_ms
+    }
+    if left_ms:
+        worst = min(left_ms, key=lambda p: left_ms[p])
+        kept = kept_ms[worst.topic]
+        evidence = f"{worst}: oldest unread record is deleted in {_span(left_ms[worst])}, kept for {_span(kept)}"
+        if left_ms[worst] < kept / 4:
+            verdict = Verdict.fail if left_ms[worst] < kept / 20 else Verdict.warn
+            return Finding("retention", verdict, evidence, "raise retention.ms, or let the pipeline catch up faster")
+    short = [name for name, kept in kept_ms.items() if kept < _HOUR_MS]
+    if short:
+        return Finding(
+            "retention",
+            Verdict.warn,
+            f"kept for less than an hour: {_some(short)}",
+            "a stop of the pipeline of that length loses records: raise retention.ms",
+        )
+    shortest = min(kept_ms.values(), default=None)
+    return Finding("retention", Verdict.ok, "kept for ever" if shortest is None else f"at least {_span(shortest)}")
+
+
+def group(kafka: KafkaFacts, now_ms: int) -> Finding:
+    if kafka.astray:
+        return Finding(
+            "group",
+            Verdict.warn,
+            f"offsets are not the ledger's: {_some(kafka.astray)}",
+            "nothing is lost, the ledger counts; but lag tools mislead. Is the committer running, or does another "
+            "program commit to this group?",
+        )
+    return Finding("group", Verdict.ok, "committed offsets are the ledger's")
+
+
+def rejected(kafka: KafkaFacts, now_ms: int) -> Finding:
+    records = kafka.recent_rows + kafka.recent_rejected
+    share = kafka.recent_rejected / records if records else 0.0
+    evidence = f"{kafka.recent_rejected:,} of {records:,} records in the last hour ({share:.2%})"
+    if share < _REJECTED_WARN:
+        return Finding("rejected", Verdict.ok, evidence)
+    verdict = Verdict.fail if share >= _REJECTED_FAIL else Verdict.warn
+    return Finding("rejected", verdict, evidence, "see column `reason` of <table>__rejected; fix schema or transform")
+
+
+def hot(kafka: KafkaFacts, now_ms: int) -> Finding:
+    """A partition is read by one consumer: more of them do not help."""
+    above = [(p, rate) for p, rate in kafka.rates if rate > kafka.capacity_bytes_per_s]
+    if not above:
+        fastest = max((rate for _, rate in kafka.rates), default=0.0)
+        return Finding(
+            "hot", Verdict.ok, f"fastest partition {_rate(fastest)}, a consumer {_rate(kafka.capacity_bytes_per_s)}"
+        )
+    named = [f"{p} at {_rate(rate)}" for p, rate in sorted(above, key=lambda a: -a[1])]
+    return Finding(
+        "hot",
+        Verdict.fail,
+        f"faster than the {_rate(kafka.capacity_bytes_per_s)} of one consumer: {_some(named)}",
+        "no number of consumers can fix this: more partitions, another key, or a larger consumer (headgate calibrate)",
+    )
+
+
+def parts(kafka: KafkaFacts, now_ms: int) -> Finding:
+    """Monitor, controller, committer and consumers: when was each last heard of?"""
+    if not kafka.has_run:
+        return Finding("parts", Verdict.warn, "the pipeline has never run on these brokers", "headgate run FILE")
+    needed = ("the monitor", "the controller", "the committer")
+    heard = {voice.who: now_ms - voice.written_ms for voice in kafka.voices}
+    heard = {who: ago_ms for who, ago_ms in heard.items() if who in needed or ago_ms < _FORGOTTEN_MS}
+    silent = [who for who in needed if heard.get(who, SILENT_MS + 1) > SILENT_MS]
+    silent += [who for who, ago_ms in heard.items() if who not in needed and ago_ms > SILENT_MS]
+    evidence = ", ".join(f"{who.removeprefix('the ')} {_ago(ago_ms)}" for who, ago_ms in sorted(heard.items()))
+    never = [who for who in needed if who not in heard]
+    evidence = "; ".join(filter(None, [evidence, f"never heard: {_some(never)}" if never else ""]))
+    if silent:
+        return Finding(
+            "parts", Verdict.fail, evidence, f"silent: {_some(silent)}; start the pipeline: headgate run FILE"
+        )
+    return Finding("parts", Verdict.ok, evidence)
+
+
+def versions(kafka: KafkaFacts, now_ms: int) -> Finding:
+    if kafka.refused:
+        return Finding(
+            "versions", Verdict.fail, _some(kafka.refused), "stop the pipeline, upgrade everywhere, start it"
+        )
+    at_work = [v for v in kafka.voices if now_ms - v.written_ms <= SILENT_MS]
+    releases = sorted({v.release for v in at_work})
+    if len(releases) > 1:
+        named = [f"{release}: {_some([v.who for v in at_work if v.release == release])}" for release in releases]
+        advice = "they understand each other; upgrade all to one release"
+        return Finding("versions", Verdict.warn, "; ".join(named), advice)
+    return Finding("versions", Verdict.ok, f"Headgate {releases[0]} everywhere" if releases else "nobody is at work")
+
+
+def committer(kafka: KafkaFacts, now_ms: int) -> Finding:
+    if kafka.problems:
+        return Finding("committer", Verdict.fail, _some(kafka.problems), "docs/operate.md lists what each means")
+    return Finding("committer", Verdict.ok, "reports no problem")
+
+
+def clocks(facts: Facts) -> Finding:
+    """Every part's clock against the brokers', and the lake's newest snapshots against this machine's."""
+    off: dict[str, int] = {}
+    if isinstance(facts.kafka, KafkaFacts):
+        off |= {voice.who: voice.said_ms - voice.written_ms for voice in facts.kafka.voices}
+        newest_ms = max((v.written_ms for v in facts.kafka.voices), default=0)
+        if newest_ms > facts.now_ms:  # nothing can have been written later than now
+            off["this machine"] = facts.now_ms - newest_ms
+    if isinstance(facts.lake, LakeFacts):
+        off |= {
+            f"{table.name}'s newest snapshot": table.newest_snapshot_ms - facts.now_ms
+            for table in facts.lake.tables
+            if table.newest_snapshot_ms > facts.now_ms
+        }
+    if not off:
+        return Finding("clocks", Verdict.unknown, "nothing was written yet that clocks could be compared by")
+    worst = max(off, key=lambda who: abs(off[who]))
+    evidence = f"{worst} differs most from the brokers: {off[worst] / 1000:+.1f} s"
+    if abs(off[worst]) < _SKEW_WARN_MS:
+        return Finding("clocks", Verdict.ok, evidence)
+    verdict = Verdict.fail if abs(off[worst]) >= _SKEW_FAIL_MS else Verdict.warn
+    return Finding("clocks", verdict, evidence, "run NTP there: latencies, heartbeats and snapshot expiry go by clocks")
+
+
+def catalog(facts: Facts) -> Finding:
+    if isinstance(facts.lake, str):
+        return Finding("catalog", Verdict.fail, facts.lake, "check lake.catalog, and the catalog's server")
+    if facts.lake.missing_tables:
+        return Finding(
+            "catalog",
+            Verdict.warn,
+            f"{facts.lake.catalog} answers; not there yet: {_some(facts.lake.missing_tables)}",
+            "tables are made with their first record; if there are records, see the consumers' errors in status",
+        )
+    return Finding("catalog", Verdict.ok, f"{facts.lake.catalog} answers, {len(facts.lake.tables)} tables")
+
+
+def files(lake: LakeFacts, now_ms: int) -> Finding:
+    worst = max(lake.tables, key=lambda t: t.files if _are_small(t, lake) else 0, default=None)
+    if worst is None or not _are_small(worst, lake):
+        count = sum(t.files for t in lake.tables)
+        return Finding("files", Verdict.ok, f"{count:,} data files in {len(lake.tables)} tables")
+    return Finding(
+        "files",
+        Verdict.warn,
+        f"{worst.name}: {worst.files:,} files of {worst.bytes / worst.files / 1e6:.2g} MB on average",
+        "readers open every one: headgate maintain FILE --apply, or lake.maintain_every_s",
+    )
+
+
+def _are_small(table: TableFacts, lake: LakeFacts) -> bool:
+    return table.files > _FEW_FILES and table.bytes / table.files < lake.target_file_bytes / 4
+
+
+def snapshots(lake: LakeFacts, now_ms: int) -> Finding:
+    most = max(lake.tables, key=lambda t: t.snapshots, default=None)
+    if most is None:
+        return Finding("snapshots", Verdict.ok, "no table yet")
+    evidence = f"{most.name} has {most.snapshots}, lake.keep_snapshots is {lake.keep_snapshots}"
+    if most.snapshots <= 3 * lake.keep_snapshots:  # the committer expires every 25 commits
+        return Finding("snapshots", Verdict.ok, evidence)
+    return Finding(
+        "snapshots", Verdict.warn, evidence, "every commit rewrites the list: headgate maintain FILE --apply"
+    )
+
+
+def disk(lake: LakeFacts, now_ms: int) -> Finding:
+    if lake.disk is None:
+        return Finding("disk", Verdict.ok, "the warehouse is not on this machine")
+    free, everything = lake.disk
+    evidence = f"{free / 1e9:,.1f} of {everything / 1e9:,.1f} GB free"
+    if free > _DISK_WARN * everything:
+        return Finding("disk", Verdict.ok, evidence)
+    verdict = Verdict.fail if free <= _DISK_FAIL * everything else Verdict.warn
+    return Finding("disk", verdict, evidence, "free some: headgate maintain FILE --apply sweeps files nobody refers to")
+
+
+OF_KAFKA: tuple[Callable[[KafkaFacts, int], Finding], ...] = (
+    topics,
+    retention,
+    parts,
+    versions,
+    committer,
+    group,
+    rejected,
+    hot,
+)
+OF_LAKE: tuple[Callable[[LakeFacts, int], Finding], ...] = (files, snapshots, disk)
+
+
+def diagnose(facts: Facts) -> tuple[Finding, ...]:
+    """Every check, in the order an operator would ask."""
+    kafka, lake = facts.kafka, facts.lake
+    findings = [broker(facts)]
+    for of_kafka in OF_KAFKA:
+        name = of_kafka.__name__
+        findings.append(_not_asked(name, "the brokers") if isinstance(kafka, str) else of_kafka(kafka, facts.now_ms))
+    findings += [clocks(facts), catalog(facts)]
+    for of_lake in OF_LAKE:
+        name = of_lake.__name__
+        findings.append(_not_asked(name, "the catalog") if isinstance(lake, str) else of_lake(lake, facts.now_ms))
+    return tuple(findings)
+
+
+def _not_asked(check: str, whom: str) -> Finding:
+    return Finding(check, Verdict.unknown, f"{whom} did not answer")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _rate(bytes_per_s: float) -> str:
+    return BYTES_PER_S.format(round(bytes_per_s, -2))
+
+
+def _ago(ms: int) -> str:
+    return f"{max(0, ms) / 1000:.0f} s ago" if ms < 600_000 else f"{_span(ms)} ago"
+
+
+def _span(ms: float) -> str:
+    hours = ms / _HOUR_MS
+    return f"{hours / 24:.1f} days" if abs(hours) >= 48 else f"{hours:.1f} hours"

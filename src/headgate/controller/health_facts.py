@@ -1,0 +1,249 @@
+"""What `headgate doctor` finds out about a pipeline by asking its brokers, its own topics, its catalog and its disk."""
+
+import shutil
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table as IcebergTable
+
+from headgate.config.clients import librdkafka_settings
+from headgate.config.pipeline import Lake, Pipeline
+from headgate.controller.health import (
+    Facts,
+    KafkaFacts,
+    LakeFacts,
+    PartitionFacts,
+    TableFacts,
+    TopicFacts,
+    Voice,
+)
+from headgate.errors import HeadgateError, KafkaUnavailable, Outdated
+from headgate.kafka.channel import BEGINNING, Last, Received, Tail, Topics, topic_settings
+from headgate.kafka.offsets import beginning_offsets, end_offsets, group_offsets, partitions_where, written_at_ms
+from headgate.lake.ledger import read_ledger
+from headgate.lake.tables import load_table, open_catalog
+from headgate.model import TopicPartition
+from headgate.model.messages import (
+    CommitRecord,
+    ConsumerLeft,
+    ConsumerState,
+    ControllerState,
+    LedgerState,
+    Measurement,
+)
+
+Positions = Mapping[TopicPartition, int]
+
+_DEADLINE_S = 10.0
+_SQLITE = "sqlite:///"
+_HOUR_MS = 3_600_000
+_MOST_AGES = 20
+"""Partitions whose oldest unread record is looked up: those that lag most."""
+_MIRROR_WAIT_S = 3.0
+
+
+def facts_of(pipeline: Pipeline) -> Facts:
+    """Asks everybody; whoever does not answer is described by why."""
+    catalog, lake = _lake(pipeline)
+    kafka = _kafka(pipeline, catalog)
+    return Facts(int(time.time() * 1000), kafka, lake)
+
+
+def _lake(pipeline: Pipeline) -> tuple[Catalog | None, LakeFacts | str]:
+    lake = pipeline.lake
+    catalog: Catalog | None = None
+    found: dict[str, IcebergTable | None] = {table.name: None for table in pipeline.tables}
+    try:
+        if not _is_unmade(lake):
+            catalog = open_catalog(lake)
+            found = {name: load_table(catalog, name) for name in found}
+    except Exception as error:  # noqa: BLE001 — catalogs fail in ways of their own; all are shown
+        return None, pipeline.redact(str(error).splitlines()[0] if str(error) else repr(error))
+    facts = LakeFacts(
+        catalog=lake.catalog_name,
+        tables=tuple(_table(name, table) for name, table in found.items() if table is not None),
+        missing_tables=tuple(name for name, table in found.items() if table is None),
+        keep_snapshots=lake.keep_snapshots,
+        target_file_bytes=lake.target_file_bytes,
+        disk=_disk(Path(lake.warehouse)) if lake.is_local else None,
+    )
+    return catalog, facts
+
+
+def _is_unmade(lake: Lake) -> bool:
+    """An SQLite catalog that is not there yet: opening it would make it, and a doctor only looks."""
+    uri = lake.catalog.get("uri", "")
+    return uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists()
+
+
+def _table(name: str, table: IcebergTable) -> TableFacts:
+    newest = table.current_snapshot()
+    totals = newest.summary.additional_properties if newest is not None and newest.summary is not None else {}
+    return TableFacts(
+        name,
+        int(totals.get("total-data-files", 0)),
+        int(totals.get("total-files-size", 0)),
+        len(table.metadata.snapshots),
+        newest.timestamp_ms if newest is not None else 0,
+    )
+
+
+def _disk(warehouse: Path) -> tuple[int, int]:
+    existing = next(place for place in (warehouse, *warehouse.parents) if place.exists())
+    usage = shutil.disk_usage(existing)
+    return usage.free, usage.total
+
+
+def _kafka(pipeline: Pipeline, catalog: Catalog | None) -> KafkaFacts | str:
+    settings = librdkafka_settings(pipeline)
+    try:
+        return _ask_brokers(pipeline, settings, AdminClient(dict(settings)), catalog)
+    except KafkaException as error:
+        return pipeline.redact(error.args[0].str())
+    except Outdated:
+        raise  # whoever asks is the one to upgrade
+    except HeadgateError as error:
+        return pipeline.redact(str(error))
+
+
+def _ask_brokers(
+    pipeline: Pipeline, settings: Mapping[str, Any], admin: AdminClient, catalog: Catalog | None
+) -> KafkaFacts:
+    try:
+        listed = admin.list_topics(timeout=_DEADLINE_S)
+    except KafkaException as error:
+        raise KafkaUnavailable(f"no answer within {_DEADLINE_S:g} s: {error.args[0].str()}") from error
+    names = Topics(pipeline.name)
+    has_run = names.control in listed.topics
+    partitions = partitions_where(admin, lambda topic: bool(pipeline.tables_of(topic)), _DEADLINE_S)
+    ledger = _ledger(pipeline, catalog)
+    heard = _listen(settings, names) if has_run else _Heard([], (), [])
+    commits = [r.message for r in heard.commits if isinstance(r.message, CommitRecord)]
+    measured = next((r.message for r in reversed(heard.words) if isinstance(r.message, Measurement)), None)
+    return KafkaFacts(
+        brokers=len(listed.brokers),
+        missing_topics=tuple(topic for topic in pipeline.topics if topic not in listed.topics),
+        has_run=has_run,
+        topics=_topics(admin, {p.topic for p in partitions}),
+        partitions=_partitions(settings, admin, pipeline, partitions, ledger),
+        astray=_astray(pipeline, settings, catalog, ledger),
+        rates=tuple(
+            (TopicPartition(r.topic, r.partition), r.bytes_per_s * len(pipeline.tables_of(r.topic)))
+            for r in (measured.rates if measured else ())
+        ),
+        capacity_bytes_per_s=pipeline.policy.consumer_capacity_bytes_per_s,
+        voices=voices(heard.words),
+        refused=heard.refused,
+        recent_rows=sum(c.rows for c in commits),
+        recent_rejected=sum(c.rejected for c in commits),
+        problems=_problems(heard.words),
+    )
+
+
+def _topics(admin: AdminClient, names: Iterable[str]) -> tuple[TopicFacts, ...]:
+    configured = topic_settings(admin, sorted(names), _DEADLINE_S)
+    return tuple(
+        TopicFacts(name, its.get("cleanup.policy", "delete"), int(its.get("retention.ms", -1)))
+        for name, its in configured.items()
+    )
+
+
+def _ledger(pipeline: Pipeline, catalog: Catalog | None) -> dict[TopicPartition, int]:
+    """The slowest table's position of each partition, from the lake itself."""
+    slowest: dict[TopicPartition, int] = {}
+    for config in pipeline.tables if catalog is not None else ():
+        table = load_table(catalog, config.name) if catalog is not None else None
+        for partition, following in (read_ledger(table).next if table is not None else {}).items():
+            slowest[partition] = min(following, slowest.get(partition, following))
+    return slowest
+
+
+def _partitions(
+    settings: Mapping[str, Any],
+    admin: AdminClient,
+    pipeline: Pipeline,
+    partitions: frozenset[TopicPartition],
+    ledger: Positions,
+) -> tuple[PartitionFacts, ...]:
+    if not partitions:
+        return ()
+    ends = end_offsets(admin, partitions, pipeline.kafka.isolation == "read_committed", _DEADLINE_S)
+    begins = beginning_offsets(admin, partitions, _DEADLINE_S)
+    unread = {p: max(at, begins[p]) for p, at in ledger.items() if p in ends and p in begins and at < ends[p]}
+    furthest = sorted(unread, key=lambda p: unread[p] - ends[p])[:_MOST_AGES]
+    ages = written_at_ms(settings, {p: unread[p] for p in furthest}) if furthest else {}
+    return tuple(
+        PartitionFacts(p, begins[p], ends[p], ledger.get(p), ages.get(p))
+        for p in sorted(partitions)
+        if p in ends and p in begins
+    )
+
+
+def _astray(
+    pipeline: Pipeline, settings: Mapping[str, Any], catalog: Catalog | None, before: Positions
+) -> tuple[str, ...]:
+    """Group offsets are written a moment after each commit: right is whatever the ledger was while we asked."""
+    if catalog is None or not before:
+        return ()
+    for look in range(2):
+        mirrored = group_offsets(settings, pipeline.group, before, _DEADLINE_S)
+        after = _ledger(pipeline, catalog)
+        astray = tuple(
+            f"{p} {mirrored.get(p, 'none')} instead of {at}"
+            for p, at in sorted(before.items())
+            if not at <= mirrored.get(p, -1) <= after.get(p, at)
+        )
+        if not astray or look:
+            return astray
+        time.sleep(_MIRROR_WAIT_S)
+    return ()
+
+
+class _Heard:
+    def __init__(self, words: list[Received], refused: tuple[str, ...], commits: list[Received]) -> None:
+        self.words, self.refused, self.commits = words, refused, commits
+
+
+def _listen(settings: Mapping[str, Any], names: Topics) -> _Heard:
+    tail = Tail(
+        settings, {(names.control, 0): Last(1000), (names.measurements, 0): Last(1), (names.ledger, 0): BEGINNING}
+    )
+    try:
+        words = tail.read_to_end(newest_of=names.ledger)
+        now_ms = time.time() * 1000
+        commits = tail.read_between(names.commits, now_ms - _HOUR_MS, now_ms + _HOUR_MS)
+        return _Heard(words, tuple(tail.outdated.values()), commits)
+    finally:
+        tail.close()
+
+
+def voices(words: Iterable[Received]) -> tuple[Voice, ...]:
+    """The last word of everybody who has not said good-bye."""
+    last: dict[str, Voice] = {}
+    for one in sorted(words, key=lambda w: w.written_ms):
+        match one.message:
+            case ConsumerState() as said:
+                who = f"consumer {said.consumer_id}"
+            case ConsumerLeft() as left:
+                last.pop(f"consumer {left.consumer_id}", None)
+                continue
+            case ControllerState() as said:
+                who = "the controller"
+            case Measurement() as said:
+                who = "the monitor"
+            case LedgerState() as said:
+                who = "the committer"
+            case _:
+                continue
+        last[who] = Voice(who, said.at_ms, one.written_ms, one.origin.release)
+    return tuple(last[who] for who in sorted(last))
+
+
+def _problems(words: Iterable[Received]) -> tuple[str, ...]:
+    newest = {w.message.table: w.message for w in words if isinstance(w.message, LedgerState)}
+    return tuple(f"{table}: {problem}" for table, state in sorted(newest.items()) for problem in state.problems)

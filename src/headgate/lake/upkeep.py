@@ -1,0 +1,103 @@
+"""One round of upkeep of a pipeline's tables, and rounds on a schedule while ingestion runs."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from prometheus_client import Counter, Gauge
+from pyiceberg.catalog import Catalog
+
+from headgate.config.pipeline import Lake, Pipeline
+from headgate.config.table import REJECTED_SUFFIX, SKIPPED_SUFFIX
+from headgate.lake.compaction import NOBODY_ELSE, Compaction, compact, plan_compaction
+from headgate.lake.maintenance import Sweep, expirable, expire_snapshots, release_replaced, sweep_orphans
+from headgate.lake.tables import load_table, open_catalog
+
+log = logging.getLogger(__name__)
+
+_COMPACTED = Counter("headgate_compacted_files_total", "Small files that compaction replaced by fewer ones", ["table"])
+_EXPIRED = Counter("headgate_expired_snapshots_total", "Snapshots forgotten by upkeep", ["table"])
+_SWEPT = Counter("headgate_swept_bytes_total", "Bytes of files that no table referred to, deleted", ["table"])
+_DONE = Gauge("headgate_maintenance_timestamp_seconds", "When the last round of upkeep ended")
+
+Progress = Callable[[Compaction, Compaction], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What a round did to one table, or would do."""
+
+    table: str
+    expired: int
+    compaction: Compaction
+    sweep: Sweep
+
+
+def upkeep_tables(pipeline: Pipeline) -> tuple[str, ...]:
+    return tuple(t.name + suffix for t in pipeline.tables for suffix in ("", REJECTED_SUFFIX, SKIPPED_SUFFIX))
+
+
+def rehearse(catalog: Catalog, name: str, lake: Lake) -> Upkeep:
+    """What `maintain` would do; changes nothing."""
+    table = load_table(catalog, name)
+    if table is None:
+        return Upkeep(name, 0, Compaction(), Sweep((), 0, False))
+    groups = plan_compaction(table, lake.target_file_bytes)
+    orphans = sweep_orphans(catalog, name, lake, remove=False)
+    return Upkeep(name, len(expirable(table, lake)), Compaction().plus(groups), orphans)
+
+
+def maintain(
+    catalog: Catalog,
+    name: str,
+    lake: Lake,
+    turn: AbstractContextManager[object] = NOBODY_ELSE,
+    progress: Progress = lambda done, planned: None,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> Upkeep:
+    """Expires, compacts, sweeps. May be killed at any moment and run beside committers, readers and itself."""
+    release_replaced(catalog, name, lake)
+    expired = expire_snapshots(catalog, name, lake)
+    compaction = compact(catalog, name, lake, turn, progress, is_stopped)
+    sweep = sweep_orphans(catalog, name, lake, remove=True)
+    _EXPIRED.labels(name).inc(expired)
+    _COMPACTED.labels(name).inc(compaction.files)
+    _SWEPT.labels(name).inc(sweep.bytes)
+    return Upkeep(name, expired, compaction, sweep)
+
+
+class Maintainer:
+    """Rounds of upkeep every `lake.maintain_every_s`, the first after that long; failures wait for the next round."""
+
+    def __init__(self, pipeline: Pipeline, turn: AbstractContextManager[object] = NOBODY_ELSE) -> None:
+        """`turn` is shared with the committer of the same process."""
+        self._pipeline = pipeline
+        self._turn = turn
+        self._catalog: Catalog | None = None
+        """Opened when it is first needed: one that is down then is waited for."""
+
+    def run(self, stop: threading.Event) -> None:
+        every_s = self._pipeline.lake.maintain_every_s
+        while every_s is not None and not stop.wait(every_s):
+            self.round(stop)
+
+    def round(self, stop: threading.Event) -> None:
+        lake = self._pipeline.lake
+        for name in upkeep_tables(self._pipeline):
+            if stop.is_set():
+                return
+            try:
+                self._catalog = self._catalog or open_catalog(lake)
+                done = maintain(self._catalog, name, lake, self._turn, is_stopped=stop.is_set)
+            except Exception:  # catalogs and file systems fail in ways of their own; ingestion must not care
+                log.exception("upkeep of %s failed; it is tried again in %g s", name, lake.maintain_every_s or 0)
+                continue
+            if done.expired or done.compaction.files or done.sweep.orphans:
+                log.info(
+                    "%s: expired %d snapshots, compacted %d files into %d, swept %d orphans", name, done.expired,
+                    done.compaction.files, done.compaction.into, len(done.sweep.orphans),
+                )  # fmt: skip
+        _DONE.set(time.time())

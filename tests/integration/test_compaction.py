@@ -1,0 +1,261 @@
+"""Compaction on real tables: no record is lost or doubled, whoever commits, reads or is killed meanwhile."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from headgate import failpoints
+from headgate.cli.main import app
+from headgate.config.loader import load_pipeline
+from headgate.config.pipeline import Pipeline
+from headgate.lake import compaction
+from headgate.lake.commit import TableCommitter
+from headgate.lake.compaction import REPLACED_TAG, Compaction, compact
+from headgate.lake.ledger import read_ledger
+from headgate.lake.maintenance import sweep_orphans
+from headgate.lake.tables import open_catalog, table_location
+from headgate.lake.upkeep import Maintainer, maintain
+from headgate.lake.verify import verify_table
+from headgate.model import Range, TopicPartition
+from tests.announcements import announce, spark_schema, write_file
+
+T0 = TopicPartition("t", 0)
+NAME = "lake.t"
+
+
+class Lake:
+    """A table that grows by ten records a commit, each commit a small file."""
+
+    def __init__(self, folder: Path, table: dict[str, Any] | None = None, **lake: Any) -> None:
+        self.file = folder / "pipeline.yaml"
+        content = {
+            "name": "p",
+            "home": "home",
+            "kafka": {"brokers": "127.0.0.1:1"},
+            "topics": ["t"],
+            "tables": [{"name": NAME, **(table or {})}],
+            "lake": {"target_file_bytes": "1 MB", **lake},
+        }
+        self.file.write_text(yaml.safe_dump(content))
+        self.pipeline: Pipeline = load_pipeline(self.file)
+        self.catalog: Catalog = open_catalog(self.pipeline.lake)
+        self.committer = TableCommitter(self.catalog, self.pipeline.lake, self.pipeline.tables[0])
+        self.next = 0
+
+    def commit(self, times: int = 1, extra: tuple[tuple[str, str, pa.DataType, Any], ...] = ()) -> None:
+        for _ in range(times):
+            start, self.next = self.next, self.next + 10
+            folder = Path(table_location(self.pipeline.lake, NAME)) / "data"
+            columns = {name: pa.array([value] * 10, arrow) for name, _, arrow, value in extra}
+            path = write_file(folder / f"{start:06d}.parquet", (Range(T0, start, self.next),), columns)
+            schema = spark_schema(*((name, kind) for name, kind, _, _ in extra))
+            sent = announce(("t", 0, start, self.next), files=(path,), schema=schema)
+            assert self.committer.commit([sent], {T0: 0}).committed == (sent,)
+
+    def compact(self) -> Compaction:
+        return compact(self.catalog, NAME, self.pipeline.lake)
+
+    @property
+    def table(self) -> Table:
+        return self.catalog.load_table(NAME)
+
+    def files(self) -> list[str]:
+        return [task.file.file_path for task in self.table.scan().plan_files()]
+
+    def assert_exact(self) -> None:
+        table = self.table
+        offsets = table.scan().to_arrow().column("_offset").to_pylist()
+        assert sorted(offsets) == list(range(read_ledger(table).next[T0]))
+
+
+def test_small_files_become_one_in_a_snapshot_that_changes_no_row_and_keeps_the_ledger(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = Lake(tmp_path)
+    lake.commit(7)
+    lake.commit(1, extra=(("added", "integer", pa.int32(), 5),))  # the table's schema has grown since the first file
+    before, ledger = lake.table, read_ledger(lake.table)
+
+    assert lake.compact().files == 8
+    (only,) = lake.files()
+    assert "compacted-" in only
+    after = lake.table
+    current = after.current_snapshot()
+    assert current is not None
+    assert current.summary is not None
+    assert current.summary.operation is Operation.REPLACE
+    assert current.summary["total-data-files"] == "1"
+    assert current.summary["total-records"] == "80"
+    assert read_ledger(after) == ledger
+    lake.assert_exact()
+    assert Counter(after.scan().to_arrow().column("added").to_pylist()) == {None: 70, 5: 10}
+    assert after.scan("_offset >= 75").to_arrow().num_rows == 5  # statistics of the new file are right
+    # Who read the old files can finish.
+    snapshot = before.current_snapshot()
+    assert snapshot is not None
+    assert after.scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows == 80
+    assert lake.compact() == Compaction()  # nothing small is left
+    lake.commit(2)
+    assert lake.compact() == Compaction()  # too few to be worth it
+    verdict = verify_table(spark, lake.catalog, lake.pipeline.tables[0])  # by an engine that wrote nothing of this
+    assert (verdict.problems, verdict.rows) == ((), 100)
+
+
+def test_files_of_different_partition_values_are_never_joined(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, {"partition_by": ["country"]})
+    for number in range(12):
+        lake.commit(1, extra=(("country", "string", pa.string(), "de" if number % 2 else None),))
+    assert lake.compact().into == 2
+    partitions = {task.file.partition[0]: task.file.record_count for task in lake.table.scan().plan_files()}
+    assert partitions == {"de": 60, None: 60}
+    assert lake.table.scan("country == 'de'").to_arrow().num_rows == 60
+    lake.assert_exact()
+
+
+def test_a_dry_run_changes_nothing_and_apply_does_what_it_said(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, keep_snapshots=3)
+    lake.commit(6)
+    location = lake.table.metadata_location
+    said = CliRunner().invoke(app, ["maintain", str(lake.file)])
+    assert (said.exit_code, lake.table.metadata_location) == (0, location)
+    shown = " ".join(said.output.split())
+    assert "would have expired 3 snapshots, would have compacted 6 files" in shown
+    assert "Nothing was changed; --apply does it." in shown
+    said = CliRunner().invoke(app, ["maintain", str(lake.file), "--apply"])
+    assert "expired 3 snapshots, compacted 6 files" in " ".join(said.output.split())
+    assert len(lake.files()) == 1
+    lake.assert_exact()
+
+
+def test_replaced_files_stay_until_readers_had_their_time_and_are_swept_then(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, keep_snapshots=1)
+    lake.commit(6)
+    replaced = lake.files()
+    settings = lake.pipeline.lake.model_copy(update={"orphan_age_s": 1e-6})  # every file counts as old
+    lake.compact()
+    lake.commit(1)
+    assert sum(tag.startswith(REPLACED_TAG) for tag in lake.table.refs()) == 1
+    assert maintain(lake.catalog, NAME, lake.pipeline.lake).sweep.orphans == ()
+    assert all(Path(path).exists() for path in replaced)
+    maintain(lake.catalog, NAME, settings)  # their time is over: the tag goes, then the snapshot, then the files
+    assert not any(Path(path).exists() for path in replaced)
+    assert not [tag for tag in lake.table.refs() if tag.startswith(REPLACED_TAG)]
+    lake.commit(1)
+    lake.assert_exact()
+
+
+def test_committing_reading_and_compacting_at_once_is_exact_at_every_moment(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, keep_snapshots=10)
+    lake.commit(5)
+    stop, failures = threading.Event(), list[BaseException]()
+
+    def guarded(act: Any) -> None:
+        try:
+            while not stop.is_set():
+                act()
+        except BaseException as error:  # noqa: BLE001 (raised below)
+            failures.append(error)
+
+    def commit_and_rest() -> None:
+        lake.commit()
+        stop.wait(1.0)  # the committer's own interval
+
+    def read_and_rest() -> None:
+        reader.assert_exact()
+        stop.wait(0.5)
+
+    other = Lake(tmp_path, keep_snapshots=10)  # its own catalog connection, as another process would have
+    reader = Lake(tmp_path)
+    threads = [threading.Thread(target=guarded, args=(act,)) for act in (commit_and_rest, read_and_rest)]
+    for thread in threads:
+        thread.start()
+    compacted = Compaction()
+    try:
+        for _ in range(2):
+            while len(other.files()) < 6 and not failures:
+                stop.wait(0.1)
+            done = maintain(other.catalog, NAME, other.pipeline.lake).compaction
+            compacted = Compaction(compacted.files + done.files)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+    assert failures == []
+    assert compacted.files >= 5
+    lake.assert_exact()
+
+
+@pytest.mark.parametrize("step", ["compact.written", "compact.committed"])
+def test_a_compaction_killed_in_the_middle_costs_nothing_and_the_next_one_goes_on(tmp_path: Path, step: str) -> None:
+    lake = Lake(tmp_path)
+    lake.commit(6)
+    armed = tmp_path / "failpoints"
+    failpoints.arm(armed, step)
+    command = [sys.executable, "-m", "headgate.cli.main", "maintain", str(lake.file), "--apply"]
+    killed = subprocess.run(
+        command, env={**os.environ, failpoints.ENVIRONMENT: str(armed)}, capture_output=True, timeout=120
+    )
+    assert killed.returncode == -9
+    assert len(lake.files()) == (6 if step == "compact.written" else 1)
+    lake.assert_exact()
+    lake.commit(6)
+    assert lake.compact().into == 1
+    lake.assert_exact()
+    # What the killed one wrote in vain is an orphan, and nothing else is.
+    old = lake.pipeline.lake.model_copy(update={"orphan_age_s": 1e-6})
+    orphans = [path for path in sweep_orphans(lake.catalog, NAME, old, remove=True).orphans if "/data/" in path]
+    assert len(orphans) == (1 if step == "compact.written" else 0)
+    lake.assert_exact()
+
+
+def test_rows_that_someone_deleted_meanwhile_do_not_come_back(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.commit(6)
+    outdated = lake.table
+    lake.table.delete("_offset >= 50")  # another program rewrites or drops files that were planned for
+    groups = compaction.plan_compaction(outdated, lake.pipeline.lake.target_file_bytes)
+    rewritten = [compaction._Rewritten(group, compaction._rewrite(outdated, group)) for group in groups]
+    assert compaction._exchange(lake.catalog, NAME, lake.pipeline.lake, rewritten) == []
+    assert sorted(lake.table.scan().to_arrow().column("_offset").to_pylist()) == list(range(50))
+
+
+def test_it_waits_for_its_turn_where_committer_and_upkeep_share_a_process(tmp_path: Path) -> None:
+    lake, turns = Lake(tmp_path), threading.Lock()
+    lake.commit(6)
+    with turns:
+        waiting = threading.Thread(target=compact, args=(lake.catalog, NAME, lake.pipeline.lake, turns))
+        waiting.start()
+        lake.commit(2)  # whoever holds the turn commits without a conflict, however long it takes
+        assert len(lake.files()) == 8
+    waiting.join(60)
+    assert len(lake.files()) == 3
+    lake.assert_exact()
+
+
+def test_on_a_schedule_it_works_beside_the_committer(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, maintain_every_s="10 ms")
+    lake.commit(6)
+    stop = threading.Event()
+    thread = threading.Thread(target=Maintainer(lake.pipeline, threading.Lock()).run, args=(stop,))
+    thread.start()
+    try:
+        while len(lake.files()) > 1 and thread.is_alive():
+            stop.wait(0.05)
+        lake.commit(3)
+    finally:
+        stop.set()
+        thread.join(60)
+    lake.assert_exact()

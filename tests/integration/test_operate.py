@@ -1,0 +1,111 @@
+"""What an operator asks of a pipeline: how is it, and why did it decide so? Running, stopped, and never started."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from headgate.cli.main import app
+from headgate.config.clients import librdkafka_settings
+from headgate.controller.status import StatusReader
+from headgate.kafka.channel import Topics
+from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.load import LoadGenerator, NoWaiting
+from headgate.kafka.load_records import FixedSize
+from headgate.kafka.load_topics import prepare_topics
+from headgate.kafka.offsets import GroupMirror
+from headgate.model import TopicPartition
+from headgate.simulation.workload import Steady
+from tests.integration.test_service import running, wait_for, write_pipeline
+
+
+def asked(command: str, file: Path, *more: str) -> tuple[int, Any]:
+    result = CliRunner().invoke(app, [command, str(file), "--output", "json", *more])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, json.loads(result.stdout)
+
+
+def verdicts(file: Path) -> tuple[int, dict[str, str], dict[str, str]]:
+    code, report = asked("doctor", file)
+    return (
+        code,
+        {c["check"]: c["verdict"] for c in report["checks"]},
+        {c["check"]: c["evidence"] for c in report["checks"]},
+    )
+
+
+def test_a_pipeline_is_examined_and_its_decisions_explained_before_while_and_after_it_runs(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
+) -> None:
+    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique)
+    file, topic = tmp_path / "pipeline.yaml", f"{unique}-a"
+    partitions = [TopicPartition(topic, n) for n in range(2)]
+    prepare_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), {topic: 2}, 1)
+
+    code, found, said = verdicts(file)
+    assert (code, found["broker"], found["parts"], found["catalog"]) == (0, "ok", "warn", "warn")
+    assert "never run" in said["parts"]
+    never = CliRunner().invoke(app, ["explain", str(file)])
+    assert "has never run on these brokers" in str(never.exception)
+
+    load = LoadGenerator(
+        broker.bootstrap, {}, {topic: 2}, Steady.spread(partitions, 1e5), FixedSize(300), pace=NoWaiting()
+    )
+    with running(pipeline, spark):
+        reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.slo)
+        load.run(count=2000)
+        wait_for(reader, lambda s: bool(s.consumers) and s.rows > 0 and s.lag_records == 0, "everything lands")
+        reader.close()
+        code, found, said = verdicts(file)
+        assert code == 0
+        assert set(found.values()) == {"ok"}, (found, said)
+        assert "consumer 1" in said["parts"]
+        _, (first, *_) = asked("explain", file, "--last", "9")
+
+    assert first["decision"]["trigger"] == "unassigned"
+    assert first["decision"]["outcome"] == "applied"
+    assert {(m["partition"], m["old"], m["new"]) for m in first["decision"]["moves"]} == {(0, 0, 1), (1, 0, 1)}
+    assert first["taken_at_ms"] <= first["decision"]["at_ms"]
+    assert first["before"]["bytes_per_s"] is not None
+
+    # Stopped: the journal still tells, and the doctor sees that nobody answers any more.
+    after_ms = first["decision"]["at_ms"] + 1000
+    _, (same,) = asked("explain", file, "--at", _iso(after_ms))
+    assert same["decision"] == first["decision"]
+    nothing = CliRunner().invoke(app, ["explain", str(file), "--at", "2001-01-01"])
+    assert "took no decision up to 2001-01-01 00:00:00 UTC" in str(nothing.exception)
+    text = CliRunner().invoke(app, ["explain", str(file), "--last", "9"]).stdout
+    assert "t3 consumers ready" in text
+    assert f"{topic}-1 – → 1" in text
+
+    # Another program moves the group's offsets: said, with both numbers, and no reason to fail.
+    mirror = GroupMirror(librdkafka_settings(pipeline), pipeline.group)
+    mirror.write({partitions[0]: 3})
+    mirror.close()
+    code, found, said = verdicts(file)
+    assert found["group"] == "warn"
+    assert f"{topic}-0 3 instead of 1000" in said["group"]
+
+
+def _iso(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
+
+
+def test_brokers_and_a_catalog_that_do_not_answer_fail_in_words_and_without_secrets(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(
+        """
+name: nowhere
+kafka: {brokers: "127.0.0.1:1", client: {sasl.password: hushhush}}
+topics: [a]
+tables: [{name: lake.t}]
+lake: {catalog: {type: sql, uri: "postgresql+psycopg2://me:hushhush@127.0.0.1:1/lake"}}
+"""
+    )
+    code, found, said = verdicts(file)
+    assert (code, found["broker"], found["catalog"], found["hot"]) == (1, "fail", "fail", "unknown")
+    assert "hushhush" not in json.dumps(said)

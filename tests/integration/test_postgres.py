@@ -1,0 +1,116 @@
+"""The lake with its catalog in a real PostgreSQL server."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from headgate.cli.main import app
+from headgate.config.loader import load_pipeline
+from headgate.config.pipeline import Pipeline
+from headgate.errors import LakeError
+from headgate.lake.commit import TableCommitter
+from headgate.lake.compaction import compact
+from headgate.lake.ledger import read_ledger
+from headgate.lake.tables import open_catalog, table_location
+from headgate.lake.verify import verify_table
+from headgate.model import Range, TopicPartition
+from tests.announcements import announce, write_file
+from tests.integration import postgres
+
+pytestmark = pytest.mark.skipif(
+    postgres.binaries() is None, reason="no PostgreSQL server here (Debian: apt-get install postgresql)"
+)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[postgres.Server]:
+    with postgres.server() as running:
+        yield running
+
+
+def pipeline_with(folder: Path, uri: str) -> Pipeline:
+    file = folder / "pipeline.yaml"
+    content = {
+        "name": "p",
+        "home": "home",
+        "kafka": {"brokers": "127.0.0.1:1"},
+        "topics": ["t"],
+        "tables": [{"name": "lake.t"}],
+        "lake": {"catalog": {"type": "sql", "uri": uri}},
+    }
+    file.write_text(yaml.safe_dump(content))
+    return load_pipeline(file)
+
+
+def test_committers_in_competition_create_commit_and_compact_and_every_record_is_there_once(
+    tmp_path: Path, database: postgres.Server, spark: SparkSession
+) -> None:
+    pipeline = pipeline_with(tmp_path, database.uri())
+    origins = {TopicPartition("t", n): 0 for n in range(2)}
+    conflicts, failures = list[int](), list[BaseException]()
+    open_catalog(pipeline.lake)  # the first to open an empty database makes its tables
+
+    def commit(partition: int) -> None:
+        """As a committer in a process of its own: its own connection, its own look at the ledger."""
+        try:
+            committer = TableCommitter(open_catalog(pipeline.lake), pipeline.lake, pipeline.tables[0])
+            folder = Path(table_location(pipeline.lake, "lake.t")) / "data"
+            for start in range(0, 50, 10):
+                read = Range(TopicPartition("t", partition), start, start + 10)
+                path = write_file(folder / f"{partition}-{start}.parquet", (read,))
+                sent = announce(("t", partition, start, start + 10), files=(path,))
+                result = committer.commit([sent], origins)
+                assert result.committed == (sent,)
+                conflicts.append(result.conflicts)
+        except BaseException as error:  # noqa: BLE001 (raised below)
+            failures.append(error)
+
+    threads = [threading.Thread(target=commit, args=(partition,)) for partition in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(300)
+    assert failures == []
+    assert len(conflicts) == 10
+
+    catalog = open_catalog(pipeline.lake)
+    assert read_ledger(catalog.load_table("lake.t")).next == {TopicPartition("t", n): 50 for n in range(2)}
+    again = announce(("t", 0, 0, 10), files=())  # what the lake holds already is refused here as anywhere
+    assert TableCommitter(catalog, pipeline.lake, pipeline.tables[0]).commit([again], origins).refused
+    assert compact(catalog, "lake.t", pipeline.lake).files == 10
+    verdict = verify_table(spark, catalog, pipeline.tables[0])
+    assert (verdict.problems, verdict.rows) == ((), 100)
+
+
+def test_no_command_prints_the_password(tmp_path: Path, database: postgres.Server) -> None:
+    pipeline = pipeline_with(tmp_path, database.uri())
+    file = str(tmp_path / "pipeline.yaml")
+    assert database.password not in str(pipeline.describe())
+    for command in (
+        ["check", file, "--offline"],
+        ["maintain", file],
+        ["doctor", file],
+        ["doctor", file, "--output", "json"],
+    ):
+        said = CliRunner().invoke(app, command)
+        assert database.password not in said.output + str(said.exception)
+
+    wrong = pipeline_with(tmp_path, database.uri("not-the-password"))
+    with pytest.raises(LakeError, match="password authentication failed") as refused:
+        open_catalog(wrong.lake)
+    assert "not-the-password" not in str(refused.value)
+    shown = CliRunner().invoke(app, ["doctor", file])
+    assert "password authentication failed" in " ".join(shown.output.split())
+    assert "not-the-password" not in shown.output
+
+
+def test_a_server_that_is_away_is_said_in_one_line(tmp_path: Path) -> None:
+    away = pipeline_with(tmp_path, "postgresql+psycopg2://me:hushhush@127.0.0.1:1/lake")
+    with pytest.raises(LakeError, match=r"cannot open the catalog: .*127\.0\.0\.1.*check lake.catalog") as refused:
+        open_catalog(away.lake)
+    assert "hushhush" not in str(refused.value)

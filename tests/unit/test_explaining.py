@@ -1,0 +1,90 @@
+"""What `headgate explain` makes of journals: which decisions, when they were taken, lag and latency around them."""
+
+import time
+from dataclasses import replace
+
+import pytest
+import typer
+
+from headgate.cli.explain import lines, moment_s
+from headgate.controller.explaining import Explanation, moment, newest, triggered_ms
+from headgate.model.messages import CommitRecord, DecisionRecord, Measurement, PartitionMove, PartitionRate
+
+NOON_MS = 1_772_366_400_000  # 2026-03-01 12:00 UTC
+
+
+def decision(at_ms: int, outcome: str = "applied", **fields: object) -> DecisionRecord:
+    plain = DecisionRecord(at_ms, 1, 1, "overload", "why", outcome, 1, 2, 1, 0, 0, (), (), (), (), ())
+    return replace(plain, **fields)  # type: ignore[arg-type]
+
+
+def commit(at_ms: int, table: str, reached: dict[str, int], rows: int, latency_ms: float) -> CommitRecord:
+    return CommitRecord(table, at_ms, "c", 1, 1, 1, 0, 1, rows, 0, 0, 0, 0, 0.1, 0, (latency_ms,) * 21, reached)
+
+
+def measurement(at_ms: int, *ends: tuple[str, int, int]) -> Measurement:
+    return Measurement(at_ms, 30.0, "offsets", tuple(PartitionRate(t, p, 100.0, 1.0, end, 30.0) for t, p, end in ends))
+
+
+def test_a_decision_was_taken_before_it_was_carried_out() -> None:
+    carried_out = decision(NOON_MS, measure_s=30.0, decide_s=0.5, ready_s=4.0, handover_s=1.5)
+    assert triggered_ms(carried_out) == NOON_MS - 6000
+
+
+def test_the_decision_in_force_at_a_time_is_the_last_one_taken_by_then() -> None:
+    first, second = decision(NOON_MS), decision(NOON_MS + 60_000, handover_s=10.0)
+    started = decision(NOON_MS + 40_000, "started")
+    journal = [first, started, second]
+    assert newest(journal, 1, NOON_MS + 49_000) == (first,)
+    assert newest(journal, 1, NOON_MS + 50_000) == (second,)
+    assert newest(journal, 9, None) == (first, second)
+    assert newest(journal, 9, NOON_MS - 1) == ()
+
+
+def test_lag_is_what_was_written_minus_what_the_slowest_table_held() -> None:
+    measured = [measurement(NOON_MS - 1000, ("a", 0, 100), ("a", 1, 50), ("b", 0, 30), ("new", 0, 7))]
+    commits = [
+        commit(NOON_MS - 5000, "t1", {"a": 100, "b": 10}, 10, 400.0),
+        commit(NOON_MS - 2000, "t1", {"a": 140, "b": 30}, 30, 400.0),
+        commit(NOON_MS - 3000, "t2", {"a": 120}, 60, 2000.0),
+        commit(NOON_MS + 1, "t2", {"a": 150}, 60, 9000.0),  # later than asked about
+    ]
+    seen = moment(NOON_MS, measured, commits)
+    # a: 150 written, 120 in t2 (the slower one); b: 30 written, 30 there; of the new topic no commit says anything yet.
+    assert seen.lag_records == 30
+    assert seen.bytes_per_s == 400.0
+    # 40 records took 0.4 s and 60 took 2 s, so the median one took 2 s.
+    assert (seen.latency_p50_s, seen.latency_p99_s) == (2.0, 2.0)
+
+
+def test_what_is_not_known_is_not_made_up() -> None:
+    nothing = moment(NOON_MS, [], [])
+    assert (nothing.bytes_per_s, nothing.lag_records, nothing.latency_p50_s) == (None, None, None)
+    no_commits = moment(NOON_MS, [measurement(NOON_MS, ("a", 0, 100))], [])
+    assert (no_commits.bytes_per_s, no_commits.lag_records) == (100.0, None)
+
+
+def test_moves_alternatives_and_times_are_all_told() -> None:
+    told = decision(
+        NOON_MS,
+        reason="consumer 1 gets 240 kB/s",
+        rejected=("keep: it would stay overloaded",),
+        inputs={"needed_consumers": 2.0},
+        created=(2,),
+        moves=(PartitionMove("a", 3, 1, 2), PartitionMove("a", 4, 0, 1)),
+        measure_s=30.0,
+        ready_s=4.0,
+    )
+    text = "\n".join(str(line) for line in lines(Explanation(told, moment(NOON_MS, [], []), ())))
+    for part in ("consumer 1 gets 240 kB/s", "keep: it would stay overloaded", "needed_consumers 2", "started 2",
+                 "a-3 1 → 2", "a-4 – → 1", "t1 measure 30.0 s", "t3 consumers ready 4.0 s"):  # fmt: skip
+        assert part in text
+
+
+def test_times_are_read_as_utc_or_as_long_ago() -> None:
+    assert moment_s("2026-03-01T12:00", 0) == NOON_MS / 1000
+    assert moment_s("2026-03-01T13:00+01:00", 0) == NOON_MS / 1000
+    assert moment_s("15min", 1000.0) == 100.0
+    for wrong in ("yesterday", "-5min", ""):
+        with pytest.raises(typer.BadParameter, match="neither a time"):
+            moment_s(wrong, time.time())

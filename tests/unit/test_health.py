@@ -1,0 +1,152 @@
+"""The checks of `headgate doctor`, one fact changed at a time from a pipeline that is well."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headgate.controller.health import (
+    Facts,
+    Finding,
+    KafkaFacts,
+    LakeFacts,
+    PartitionFacts,
+    TableFacts,
+    TopicFacts,
+    Verdict,
+    Voice,
+    diagnose,
+)
+from headgate.controller.health_facts import voices
+from headgate.kafka.channel import Received
+from headgate.kafka.codec import Origin
+from headgate.model import TopicPartition
+from headgate.model.messages import ConsumerLeft, ConsumerState, ControllerState
+
+NOW_MS = 1_772_366_400_000
+HOUR_MS = 3_600_000
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+def voice(who: str, ago_ms: int = 1000, off_ms: int = 0, release: str = "1.0") -> Voice:
+    return Voice(who, NOW_MS - ago_ms + off_ms, NOW_MS - ago_ms, release)
+
+
+EVERYBODY = tuple(voice(who) for who in ("consumer 1", "the committer", "the controller", "the monitor"))
+KAFKA = KafkaFacts(
+    brokers=1,
+    missing_topics=(),
+    has_run=True,
+    topics=(TopicFacts("a", "delete", 24 * HOUR_MS),),
+    partitions=(PartitionFacts(A0, 0, 100, 100), PartitionFacts(A1, 5, 50, 40, NOW_MS - HOUR_MS)),
+    astray=(),
+    rates=((A0, 1e6), (A1, 1.9e6)),
+    capacity_bytes_per_s=2e6,
+    voices=EVERYBODY,
+    refused=(),
+    recent_rows=10_000,
+    recent_rejected=1,
+    problems=(),
+)
+LAKE = LakeFacts(
+    catalog="headgate",
+    tables=(TableFacts("lake.t", 50, 50_000_000, 30, NOW_MS - 1000),),
+    missing_tables=(),
+    keep_snapshots=30,
+    target_file_bytes=128_000_000,
+    disk=(50, 100),
+)
+
+
+def verdict(check: str, kafka: KafkaFacts | str = KAFKA, lake: LakeFacts | str = LAKE) -> Finding:
+    (found,) = (f for f in diagnose(Facts(NOW_MS, kafka, lake)) if f.check == check)
+    return found
+
+
+def test_a_pipeline_that_is_well_passes_every_check_and_needs_no_advice() -> None:
+    findings = diagnose(Facts(NOW_MS, KAFKA, LAKE))
+    assert {f.verdict for f in findings} == {Verdict.ok}
+    assert {f.advice for f in findings} == {""}
+
+
+@pytest.mark.parametrize(
+    ("check", "change", "expected", "evidence"),
+    [
+        ("topics", {"missing_topics": ("b",)}, "fail", "not there: b"),
+        ("topics", {"topics": (TopicFacts("a", "compact", -1),)}, "warn", "compacted: a"),
+        ("topics", {"topics": ()}, "warn", "matches no topic"),
+        # 10 offsets of [30, 40) were deleted before they were read.
+        ("retention", {"partitions": (PartitionFacts(A0, 40, 50, 30),)}, "fail", "10 offsets were deleted"),
+        # Kept for 24 h: of the oldest unread record 5 h are left (less than 6), then 1 h (less than 1.2).
+        ("retention", {"partitions": (PartitionFacts(A0, 0, 9, 1, NOW_MS - 19 * HOUR_MS),)}, "warn", "5.0 hours"),
+        ("retention", {"partitions": (PartitionFacts(A0, 0, 9, 1, NOW_MS - 23 * HOUR_MS),)}, "fail", "1.0 hours"),
+        ("retention", {"topics": (TopicFacts("a", "delete", HOUR_MS // 2),), "partitions": ()}, "warn", "an hour"),
+        ("retention", {"topics": (TopicFacts("a", "delete", -1),)}, "ok", "kept for ever"),
+        ("group", {"astray": ("a-0 7 instead of 9",)}, "warn", "a-0 7 instead of 9"),
+        ("rejected", {"recent_rows": 990, "recent_rejected": 10}, "warn", "1.00%"),
+        ("rejected", {"recent_rows": 90, "recent_rejected": 10}, "fail", "10.00%"),
+        ("rejected", {"recent_rows": 0, "recent_rejected": 0}, "ok", "0 of 0"),
+        ("hot", {"rates": ((A0, 1e6), (A1, 2.1e6))}, "fail", "a-1 at 2.1 MB/s"),
+        ("parts", {"has_run": False, "voices": ()}, "warn", "never run"),
+        ("parts", {"voices": EVERYBODY[:2]}, "fail", "never heard: the monitor, the controller"),
+        ("parts", {"voices": (*EVERYBODY[1:], voice("consumer 1", 40_000))}, "fail", "consumer 1 40 s ago"),
+        ("parts", {"voices": (*EVERYBODY, voice("consumer 2", 3_600_000))}, "ok", "consumer 1"),
+        ("versions", {"refused": ("consumer 3 is refused",)}, "fail", "consumer 3 is refused"),
+        ("versions", {"voices": (*EVERYBODY, voice("consumer 2", release="1.1"))}, "warn", "1.1: consumer 2"),
+        ("committer", {"problems": ("lake.t: topic a was made anew",)}, "fail", "made anew"),
+        ("clocks", {"voices": (*EVERYBODY, voice("consumer 2", off_ms=-5000))}, "warn", "consumer 2 differs most"),
+        ("clocks", {"voices": (*EVERYBODY, voice("consumer 2", off_ms=60_000))}, "fail", "+60.0 s"),
+        ("clocks", {"voices": (voice("the monitor", ago_ms=-40_000),)}, "fail", "this machine"),
+    ],
+)
+def test_what_is_wrong_in_kafka_is_told_with_evidence_and_advice(
+    check: str, change: dict[str, Any], expected: str, evidence: str
+) -> None:
+    found = verdict(check, replace(KAFKA, **change))
+    assert (found.verdict, bool(found.advice)) == (expected, expected != "ok")
+    assert evidence in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("check", "change", "expected", "evidence"),
+    [
+        ("catalog", {"missing_tables": ("lake.u",)}, "warn", "not there yet: lake.u"),
+        # 200 files of 1 MB, where a quarter of the target is 32 MB.
+        ("files", {"tables": (TableFacts("lake.t", 200, 200_000_000, 1, 0),)}, "warn", "200 files of 1 MB"),
+        ("files", {"tables": (TableFacts("lake.t", 100, 100_000_000, 1, 0),)}, "ok", "100 data files"),
+        ("snapshots", {"tables": (TableFacts("lake.t", 1, 1, 91, 0),)}, "warn", "lake.t has 91"),
+        ("clocks", {"tables": (TableFacts("lake.t", 1, 1, 1, NOW_MS + 60_000),)}, "fail", "lake.t's newest snapshot"),
+        ("disk", {"disk": (9, 100)}, "warn", "free"),
+        ("disk", {"disk": (2, 100)}, "fail", "free"),
+        ("disk", {"disk": None}, "ok", "not on this machine"),
+    ],
+)
+def test_what_is_wrong_in_the_lake_is_told_with_evidence_and_advice(
+    check: str, change: dict[str, Any], expected: str, evidence: str
+) -> None:
+    found = verdict(check, lake=replace(LAKE, **change))
+    assert (found.verdict, bool(found.advice)) == (expected, expected != "ok")
+    assert evidence in found.evidence
+
+
+def test_without_an_answer_one_check_fails_and_those_that_depend_on_it_are_unknown() -> None:
+    findings = {f.check: f.verdict for f in diagnose(Facts(NOW_MS, "no answer", "no catalog"))}
+    assert {check for check, found in findings.items() if found is Verdict.fail} == {"broker", "catalog"}
+    assert {found for check, found in findings.items() if check not in ("broker", "catalog")} == {Verdict.unknown}
+
+
+def test_the_last_word_of_everybody_counts_and_who_said_good_bye_is_gone() -> None:
+    def word(message: object, written_ms: int) -> Received:
+        return Received("control", 0, 0, message, written_ms, Origin(1, "1.0", ""))
+
+    def state(consumer_id: int, at_ms: int) -> ConsumerState:
+        return ConsumerState("", consumer_id, "life", (), at_ms, 0, 0, 0, 0, 0.0, 0.0, 0.0, "")
+
+    heard = [
+        word(state(1, 10), 11),
+        word(state(2, 10), 11),
+        word(state(1, 20), 21),
+        word(ConsumerLeft(2, "life", 20, "stopped"), 21),
+        word(ControllerState(1, 15, 0, "Sentinel", 1), 16),
+    ]
+    assert voices(heard) == (Voice("consumer 1", 20, 21, "1.0"), Voice("the controller", 15, 16, "1.0"))

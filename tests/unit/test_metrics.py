@@ -1,0 +1,76 @@
+"""Metrics keep to Prometheus' conventions, and the page, the dashboard and the alerts speak of metrics that exist."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from headgate.cli.metrics_reference import metrics, metrics_page
+
+ROOT = Path(__file__).parents[2]
+DASHBOARD = ROOT / "deploy" / "grafana" / "headgate.json"
+ALERTS = ROOT / "deploy" / "alerts" / "headgate.yml"
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
+    return list(group["rules"])
+
+
+def panels() -> list[dict[str, Any]]:
+    return list(json.loads(DASHBOARD.read_text())["panels"])
+
+
+def expressions() -> list[str]:
+    return [rule["expr"] for rule in rules()] + [t["expr"] for panel in panels() for t in panel["targets"]]
+
+
+def test_the_page_says_what_the_code_says() -> None:
+    said = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert said == metrics_page(), "run: python -m headgate.cli.metrics_reference > docs/metrics.md"
+
+
+def test_every_metric_of_the_dashboard_and_the_alerts_exists_with_the_labels_they_use() -> None:
+    labels = {series: set(one.labels) | {"le"} for one in metrics() for series in one.series}
+    used = {name for text in expressions() for name in re.findall(r"headgate_\w+", text)}
+    assert len(used) > 15
+    assert used - labels.keys() == set()
+    for text in expressions():
+        named = set(re.findall(r"headgate_\w+", text))
+        known = set().union(*(labels[name] for name in named))
+        grouped = {label for group in re.findall(r"by \(([^)]*)\)", text) for label in re.split(r", *", group)}
+        matched = set(re.findall(r"[{,]\s*(\w+)\s*[=!]~?", text))
+        assert (grouped | matched) - known == set(), text
+
+
+@pytest.mark.parametrize("one", list(metrics()), ids=lambda one: one.name)
+def test_names_follow_the_conventions(one: Any) -> None:
+    assert re.fullmatch(r"headgate_[a-z_]+", one.name)
+    assert (one.kind == "counter") == one.name.endswith("_total")
+    assert not re.search(r"_(ms|milliseconds|minutes|kb|mb|percent|share)(_|$)", one.name), "base units only"
+    if one.kind == "histogram":
+        assert one.name.endswith("_seconds")
+    assert one.help[0].isupper()
+    assert len(one.help) > 10
+
+
+def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
+    names = [rule["alert"] for rule in rules()]
+    assert len(names) == len(set(names)) > 5
+    for rule in rules():
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert rule["annotations"].keys() == {"summary", "description"}
+
+
+def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
+    assert len({panel["id"] for panel in panels()}) == len(panels())
+    taken: set[tuple[int, int]] = set()
+    for panel in panels():
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert at["x"] + at["w"] <= 24
+        assert not taken & cells, panel["title"]
+        taken |= cells
