@@ -105,7 +105,15 @@ def start_session(
         builder = builder.config(key, value)
     with _errors_to(logs / "spark-stderr.log"):
         session: SparkSession = builder.getOrCreate()
+    _keep_quiet(session)
     return session
+
+
+def _keep_quiet(session: SparkSession) -> None:
+    """PySpark's server for accumulators prints a stack trace when the JVM ends, which is told elsewhere in one line."""
+    server = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *connection: log.debug("lost a connection from the JVM", exc_info=True)
 
 
 def settle(session: SparkSession, conf: Mapping[str, str]) -> None:
