@@ -1,0 +1,97 @@
+"""Everything that follows from who leads what, kept up to date topic by topic (B-21)."""
+
+from dataclasses import dataclass
+
+from headgate.topology.cluster import Topic, Topology
+from headgate.topology.lints import Lint, lints_of
+from headgate.topology.load import default_shares, node_shares
+from headgate.topology.masks import NodeBits, Spread
+from headgate.topology.overlaps import Overlaps
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStanding:
+    spread: Spread
+    lints: frozenset[Lint]
+
+    @classmethod
+    def of(cls, topic: Topic, bits: NodeBits) -> "TopicStanding":
+        spread = Spread.of(topic, bits)
+        return cls(spread, lints_of(topic, spread))
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """Traffic per node, by partitioner."""
+
+    default: dict[int, float]
+    node: dict[int, float]
+
+    def copy(self) -> "Loads":
+        return Loads(self.default.copy(), self.node.copy())
+
+
+class Standing:
+    """Groups, overlaps, lints and loads of a cluster; a changed topic costs what that topic is worth."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.bits = NodeBits.of(topology)
+        self.overlaps = Overlaps(self.bits)
+        self.topics: dict[str, TopicStanding] = {}
+        self.lints: dict[Lint, set[str]] = {lint: set() for lint in Lint}
+        self.leaders = dict.fromkeys(self.bits.ids, 0)
+        self.topics_led = dict.fromkeys(self.bits.ids, 0)
+        self.loads = Loads(dict.fromkeys(self.bits.ids, 0.0), dict.fromkeys(self.bits.ids, 0.0))
+        for topic in topology.topics:
+            self.swap(topic.name, TopicStanding.of(topic, self.bits))
+
+    def update(self, topology: Topology) -> list[str]:
+        """Follow the cluster to its next epoch; the topics that changed. The nodes must be the same ones."""
+        if tuple(node.id for node in topology.nodes) != self.bits.ids:
+            raise ValueError("nodes came or went: their bits must be dealt anew")
+        old = {topic.name: topic for topic in self.topology.topics}
+        new = {topic.name: topic for topic in topology.topics}
+        changed = sorted(
+            name
+            for name in old.keys() | new.keys()
+            if old.get(name) is not new.get(name) and old.get(name) != new.get(name)
+        )
+        for name in changed:
+            self.swap(name, TopicStanding.of(new[name], self.bits) if name in new else None)
+        self.topology = topology
+        return changed
+
+    def swap(self, name: str, new: TopicStanding | None) -> TopicStanding | None:
+        """The topic stands like this now; how it stood before."""
+        old = self.topics.pop(name, None)
+        if old is not None:
+            self._count(old, -1)
+            for lint in old.lints:
+                self.lints[lint].remove(name)
+        if new is not None:
+            self.topics[name] = new
+            self._count(new, 1)
+            for lint in new.lints:
+                self.lints[lint].add(name)
+        if old is None or new is None or old.spread.mask != new.spread.mask:
+            if old is not None:
+                self.overlaps.remove(name, old.spread.mask)
+            if new is not None:
+                self.overlaps.add(name, new.spread.mask)
+        return old
+
+    def _count(self, topic: TopicStanding, sign: int) -> None:
+        spread = topic.spread
+        for node, count in spread.counts.items():
+            self.leaders[node] += sign * count
+            self.topics_led[node] += sign
+        for node, share in default_shares(spread).items():
+            self.loads.default[node] += sign * share
+        for node, share in node_shares(spread).items():
+            self.loads.node[node] += sign * share
+
+    @property
+    def spreads(self) -> list[Spread]:
+        """In the order of the topics' names, whatever changed in between."""
+        return [self.topics[topic.name].spread for topic in self.topology.topics]
