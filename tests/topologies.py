@@ -27,7 +27,8 @@ def topics(draw: st.DrawFn, name: str, nodes: Sequence[int]) -> Topic:
     def partition(index: int) -> Partition:
         replicas = draw(st.permutations(nodes))[: draw(st.integers(1, min(3, len(nodes))))]
         in_sync = tuple(id for id in replicas if draw(st.integers(0, 4)))
-        leader = in_sync[draw(st.integers(0, len(in_sync) - 1))] if in_sync and draw(st.integers(0, 9)) else None
+        which = draw(st.integers(-1, len(in_sync) - 1))
+        leader = in_sync[which] if which >= 0 else None
         return Partition(index, leader, tuple(replicas), in_sync)
 
     count = draw(st.integers(1, 5))

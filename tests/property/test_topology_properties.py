@@ -76,6 +76,8 @@ def test_a_changed_topic_leads_to_the_same_as_starting_anew(data: st.DataObject,
         assert (standing.lints, standing.leaders, standing.topics_led) == (anew.lints, anew.leaders, anew.topics_led)
         assert standing.loads.default == pytest.approx(anew.loads.default, abs=1e-9)
         assert standing.loads.node == pytest.approx(anew.loads.node, abs=1e-9)
+        assert anew.loads.default == pytest.approx(default_load(anew.spreads, nodes), abs=1e-9)
+        assert anew.loads.node == pytest.approx(node_load(anew.spreads, nodes), abs=1e-9)
 
 
 @given(topologies(), st.booleans())

@@ -10,6 +10,7 @@ class Node:
     online: bool = True
     capacity: float = 1.0
     """Share of the work it can carry, relative to the other nodes."""
+    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,10 @@ def refuse(found: Sequence[str], source: str) -> None:
 def as_document(topology: Topology) -> dict[str, Any]:
     """The document that `read_topology` reads back as the same cluster."""
     document: dict[str, Any] = {
-        "nodes": [{"id": n.id, "online": n.online, "capacity": n.capacity} for n in topology.nodes],
+        "nodes": [
+            {"id": n.id, "online": n.online, "capacity": n.capacity} | ({"rack": n.rack} if n.rack else {})
+            for n in topology.nodes
+        ],
         "topics": [_topic_document(topic) for topic in topology.topics],
     }
     if topology.consumer_groups:
@@ -108,8 +111,12 @@ class _Place:
 
 
 def _node(place: _Place) -> Node:
-    capacity = place.take("capacity", (int, float), "a number", 1.0)
-    return Node(place.take("id", int, "a whole number"), place.take("online", bool, "true or false", True), capacity)
+    return Node(
+        place.take("id", int, "a whole number"),
+        place.take("online", bool, "true or false", True),
+        place.take("capacity", (int, float), "a number", 1.0),
+        place.take("rack", (str, type(None)), "a text", None),
+    )
 
 
 def _topic(place: _Place) -> Topic:

@@ -20,7 +20,11 @@ def failed(topology: Topology, nodes: Iterable[int], unclean: bool = False) -> T
 
 
 def without(topic: Topic, gone: frozenset[int], live: frozenset[int], unclean: bool = False) -> Topic:
-    return replace(topic, partitions=tuple(_partition_without(p, gone, live, unclean) for p in topic.partitions))
+    """The topic as it is once these nodes are gone and `live` ones are left."""
+    partitions = [
+        p if gone.isdisjoint(p.replicas) else _partition_without(p, gone, live, unclean) for p in topic.partitions
+    ]
+    return replace(topic, partitions=tuple(partitions))
 
 
 def elected(partition: Partition, live: frozenset[int], unclean: bool = False) -> int | None:
@@ -32,8 +36,6 @@ def elected(partition: Partition, live: frozenset[int], unclean: bool = False) -
 
 
 def _partition_without(partition: Partition, gone: frozenset[int], live: frozenset[int], unclean: bool) -> Partition:
-    if gone.isdisjoint(partition.replicas):
-        return partition
     # With nobody left in sync Kafka remembers the last ones, who alone may lead without loss once they are back.
     isr = tuple(id for id in partition.isr if id in live) or partition.isr
     leader = partition.leader

@@ -14,8 +14,8 @@ def default_load(spreads: Iterable[Spread], nodes: Iterable[int]) -> dict[int, f
     """Round robin over partitions: a node gets a share for every partition it leads."""
     load = dict.fromkeys(nodes, 0.0)
     for spread in spreads:
-        for node, share in default_shares(spread).items():
-            load[node] += share
+        for node, count in spread.counts.items():
+            load[node] += spread.rate * count / spread.led
     return load
 
 
@@ -23,18 +23,9 @@ def node_load(spreads: Iterable[Spread], nodes: Iterable[int]) -> dict[int, floa
     """Round robin over nodes, or SQF with one instance per topic: every node of a topic gets the same."""
     load = dict.fromkeys(nodes, 0.0)
     for spread in spreads:
-        for node, share in node_shares(spread).items():
-            load[node] += share
+        for node in spread.counts:
+            load[node] += spread.rate / len(spread.counts)
     return load
-
-
-def default_shares(spread: Spread) -> dict[int, float]:
-    per_partition = spread.rate / spread.led if spread.counts else 0.0
-    return {node: per_partition * count for node, count in spread.counts.items()}
-
-
-def node_shares(spread: Spread) -> dict[int, float]:
-    return {node: spread.rate / len(spread.counts) for node in spread.counts}
 
 
 @dataclass(frozen=True, slots=True)

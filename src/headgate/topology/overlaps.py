@@ -1,6 +1,7 @@
 """Groups and overlaps on bit masks, kept up to date topic by topic (B-7, B-9, B-10, B-21)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import combinations, islice
 
 from headgate.topology.cluster import Topology
@@ -53,6 +54,23 @@ class Overlaps:
                 users = self._masks_on[position]
                 users.remove(mask)
                 self._shared_nodes -= len(users) == 1
+
+    def move(self, topic: str, old: int, new: int) -> None:
+        """B-21: the topic's leaders now sit on other nodes."""
+        if old != new:
+            self.remove(topic, old)
+            self.add(topic, new)
+
+    @contextmanager
+    def moved(self, moves: Sequence[tuple[str, int, int]]) -> Iterator[None]:
+        """As if these topics sat elsewhere, for as long as the block lasts."""
+        for topic, old, new in moves:
+            self.move(topic, old, new)
+        try:
+            yield
+        finally:
+            for topic, old, new in moves:
+                self.move(topic, new, old)
 
     @property
     def partial(self) -> bool:

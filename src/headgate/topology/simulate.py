@@ -8,7 +8,7 @@ from itertools import combinations
 
 from headgate.topology.cluster import Topic, Topology
 from headgate.topology.failures import without
-from headgate.topology.lints import Lint
+from headgate.topology.lints import Lint, lints_of
 from headgate.topology.standing import Standing, TopicStanding
 
 MOST_SCENARIOS = 2_000
@@ -88,36 +88,37 @@ class Failures:
     def consequence(self, nodes: Iterable[int]) -> Consequence:
         standing, gone = self._standing, frozenset(nodes)
         capacity = {id: share for id, share in self._capacity.items() if id not in gone}
-        live = frozenset(capacity)
+        live, loads = frozenset(capacity), standing.loads.copy()
         hit = {topic.name: topic for id in gone for topic in self._topics_on[id]}
-        loads = standing.loads
-        standing.loads = loads.copy()
-        before: dict[str, TopicStanding] = {}
+        moved: list[tuple[str, int, int]] = []
         new: dict[Lint, list[str]] = {}
         cured: dict[Lint, list[str]] = {}
         for name in sorted(hit):
-            after = TopicStanding.of(without(hit[name], gone, live, self._unclean), standing.bits)
-            old = standing.swap(name, after)
-            assert old is not None
-            before[name] = old
-            for lint in after.lints - old.lints:
-                new.setdefault(lint, []).append(name)
-            for lint in old.lints - after.lints:
-                cured.setdefault(lint, []).append(name)
-        found = Consequence(
-            tuple(sorted(gone)),
-            standing.overlaps.partial,
-            standing.overlaps.count,
-            standing.overlaps.shared_count,
-            {lint: tuple(names) for lint, names in sorted(new.items())},
-            {lint: tuple(names) for lint, names in sorted(cured.items())},
-            Pressure.of(standing.loads.default, capacity),
-            Pressure.of(standing.loads.node, capacity),
-        )
-        for name, old in before.items():
-            standing.swap(name, old)
-        standing.loads = loads  # as it was to the last bit: adding and taking away would round
-        return found
+            before = standing.topics[name]
+            topic = without(hit[name], gone, live, self._unclean)
+            if gone.isdisjoint(before.spread.counts):  # it lost followers only
+                after = TopicStanding(before.spread, lints_of(topic, before.spread))
+            else:
+                after = TopicStanding.of(topic, standing.bits)
+                loads.count(before.spread, -1)
+                loads.count(after.spread, 1)
+                moved.append((name, before.spread.mask, after.spread.mask))
+            if after.lints != before.lints:
+                for lint in after.lints - before.lints:
+                    new.setdefault(lint, []).append(name)
+                for lint in before.lints - after.lints:
+                    cured.setdefault(lint, []).append(name)
+        with standing.overlaps.moved(moved):
+            return Consequence(
+                tuple(sorted(gone)),
+                standing.overlaps.partial,
+                standing.overlaps.count,
+                standing.overlaps.shared_count,
+                {lint: tuple(names) for lint, names in sorted(new.items())},
+                {lint: tuple(names) for lint, names in sorted(cured.items())},
+                Pressure.of(loads.default, capacity),
+                Pressure.of(loads.node, capacity),
+            )
 
 
 def simulate(

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from headgate.topology.cluster import Topic, Topology
 from headgate.topology.lints import Lint, lints_of
-from headgate.topology.load import default_shares, node_shares
 from headgate.topology.masks import NodeBits, Spread
 from headgate.topology.overlaps import Overlaps
 
@@ -26,6 +25,16 @@ class Loads:
 
     default: dict[int, float]
     node: dict[int, float]
+
+    def count(self, spread: Spread, sign: int) -> None:
+        """Add or take away what one topic brings."""
+        if not spread.counts:
+            return
+        per_partition = sign * spread.rate / spread.led
+        per_node = sign * spread.rate / len(spread.counts)
+        for node, count in spread.counts.items():
+            self.default[node] += per_partition * count
+            self.node[node] += per_node
 
     def copy(self) -> "Loads":
         return Loads(self.default.copy(), self.node.copy())
@@ -86,10 +95,7 @@ class Standing:
         for node, count in spread.counts.items():
             self.leaders[node] += sign * count
             self.topics_led[node] += sign
-        for node, share in default_shares(spread).items():
-            self.loads.default[node] += sign * share
-        for node, share in node_shares(spread).items():
-            self.loads.node[node] += sign * share
+        self.loads.count(spread, sign)
 
     @property
     def spreads(self) -> list[Spread]:
