@@ -71,7 +71,9 @@ def reassigned(topology: Topology, change: Reassignment, source: str = "the reas
 
 
 def _settled(partition: Partition, replicas: tuple[int, ...], online: frozenset[int]) -> Partition:
-    """All live replicas in sync, the first of them leading."""
+    """All live replicas in sync, the first of them leading; nothing helps a partition that cannot be copied."""
+    if partition.leader is None:
+        return Partition(partition.index, None, replicas, tuple(id for id in partition.isr if id in replicas))
     isr = tuple(id for id in replicas if id in online)
     return Partition(partition.index, isr[0] if isr else None, replicas, isr)
 

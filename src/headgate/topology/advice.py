@@ -1,0 +1,186 @@
+"""What to do about a cluster, as plans that can be applied and what each would bring (B-23)."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from headgate.topology.cluster import Partition, Topology
+from headgate.topology.findings import counted, joined
+from headgate.topology.leaders import with_better_leaders
+from headgate.topology.lints import Lint
+from headgate.topology.placement import equal_seats, seated, separate_seats
+from headgate.topology.reassignment import Reassignment, copies, difference, reassigned
+from headgate.topology.simulate import Pressure
+from headgate.topology.standing import Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What counts about a cluster, to hold two against each other."""
+
+    partial: bool
+    groups: int
+    shared_nodes: int
+    uneven_topics: int
+    broken_topics: int
+    """Offline or refusing acks=all."""
+    default: Pressure | None
+    node: Pressure | None
+    load: dict[int, float]
+    """By node, with round robin over partitions."""
+
+    @classmethod
+    def of(cls, standing: Standing) -> "Effect":
+        capacity = {node.id: node.capacity for node in standing.topology.nodes if node.online}
+        return cls(
+            standing.overlaps.partial,
+            standing.overlaps.count,
+            standing.overlaps.shared_count,
+            len(standing.lints[Lint.UNEVEN]),
+            len(standing.lints[Lint.OFFLINE] | standing.lints[Lint.UNWRITABLE]),
+            Pressure.of(standing.loads.default, capacity),
+            Pressure.of(standing.loads.node, capacity),
+            {node: standing.loads.default[node] for node in standing.bits.ids},
+        )
+
+    @property
+    def badness(self) -> tuple[float, float, int, int]:
+        skew = round(self.default.skew, 2) if self.default else 0.0
+        return self.broken_topics, skew, self.uneven_topics, self.shared_nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    name: str
+    what: str
+    change: Reassignment
+    copies: int
+    """Replicas to be copied to another node."""
+    before: Effect
+    after: Effect
+
+    @property
+    def worthwhile(self) -> bool:
+        return len(self.change) > 0 and self.after.badness < self.before.badness
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    plans: tuple[Plan, ...]
+    """Those that improve something, best first."""
+    rejected: tuple[str, ...]
+    """Those that do not, and why."""
+    words: tuple[str, ...]
+    """What no reassignment can do."""
+    new_partitions: dict[str, int] = field(default_factory=dict)
+    """Topics that need this many partitions before every node can lead them."""
+
+
+def advise(standing: Standing) -> Advice:
+    before = Effect.of(standing)
+    plans, rejected = [], []
+    for name, what, after in _proposals(standing):
+        change = difference(standing.topology, after)
+        # What is promised is what Kafka makes of the reassignment, not what the planner had in mind.
+        settled = Effect.of(Standing(reassigned(standing.topology, change)))
+        plan = Plan(name, what, change, copies(standing.topology, change), before, settled)
+        if plan.worthwhile:
+            plans.append(plan)
+        elif not len(change):
+            rejected.append(f"{name}: there is nothing to change")
+        else:
+            rejected.append(f"{name}: {_compared(before, settled)}")
+    plans.sort(key=lambda plan: (*plan.after.badness, plan.copies))
+    return Advice(tuple(plans), tuple(rejected), tuple(_words(standing)), _new_partitions(standing))
+
+
+def _proposals(standing: Standing) -> Iterator[tuple[str, str, Topology]]:
+    topology = standing.topology
+    if any(not node.online for node in topology.nodes) and topology.online:
+        yield "replace", "replicas of offline nodes move to live ones", _without_offline(topology)
+    yield "leaders", "other replicas lead; nothing is copied", with_better_leaders(topology)
+    if standing.overlaps.partial:
+        if separate := separate_seats(topology, standing.overlaps.groups()):
+            sets = " | ".join(joined(seats.leaders) for seats in separate[:8]) + (" | …" if len(separate) > 8 else "")
+            yield (
+                "separate",
+                f"{counted(len(separate), 'node set')} that share no node: {sets}",
+                seated(topology, separate),
+            )
+        if equal := equal_seats(topology):
+            yield "equal", f"every topic on the same nodes: {joined(equal[0].leaders)}", seated(topology, equal)
+
+
+def _without_offline(topology: Topology) -> Topology:
+    online = topology.online
+    held = dict.fromkeys(online, 0)
+    for topic in topology.topics:
+        for partition in topic.partitions:
+            for id in partition.replicas:
+                if id in online:
+                    held[id] += 1
+
+    def mended(partition: Partition) -> Partition:
+        if online.issuperset(partition.replicas) or partition.leader is None:
+            return partition  # nothing to copy from: a new place would not bring its records back
+        replicas = list(partition.replicas)
+        for place, id in enumerate(replicas):
+            free = [other for other in online if other not in replicas]
+            if id not in online and free:
+                replicas[place] = min(free, key=lambda other: (held[other], other))
+                held[replicas[place]] += 1
+        leader = next(id for id in replicas if id in online)
+        return Partition(partition.index, leader, tuple(replicas), tuple(id for id in replicas if id in online))
+
+    return topology.changed(
+        replace(topic, partitions=tuple(mended(p) for p in topic.partitions)) for topic in topology.topics
+    )
+
+
+def _compared(before: Effect, after: Effect) -> str:
+    if before.default is None or after.default is None:
+        return "no node is online"
+    return (
+        f"the busiest node would carry {after.default.skew:.2f} times its share instead of {before.default.skew:.2f}, "
+        f"with {after.uneven_topics} uneven topics instead of {before.uneven_topics}"
+    )
+
+
+def _words(standing: Standing) -> Iterator[str]:
+    if standing.overlaps.partial:
+        yield (
+            "While topics share nodes in part, one SQF instance shared by the producers of a machine levels their "
+            "load; producers on several machines need collectors."
+        )
+    elif standing.lints[Lint.UNEVEN]:
+        yield "No topics overlap: with the `node` or `sqf` partitioner the uneven ones are level where they are."
+    if standing.lints[Lint.OFFLINE]:
+        yield "Partitions without a leader are helped by bringing their nodes back, not by a reassignment."
+
+
+def _new_partitions(standing: Standing) -> dict[str, int]:
+    """To make node sets equal instead of separate, every topic needs a partition on every node."""
+    nodes = len(standing.topology.online)
+    if not standing.overlaps.partial:
+        return {}
+    return {t.name: nodes for t in standing.topology.topics if 0 < len(t.partitions) < nodes}
+
+
+def as_json(advice: Advice) -> dict[str, Any]:
+    return {
+        "plans": [
+            {
+                "name": plan.name,
+                "what": plan.what,
+                "partitions": len(plan.change),
+                "copies": plan.copies,
+                "before": asdict(plan.before),
+                "after": asdict(plan.after),
+                "reassignment": plan.change.as_document(),
+            }
+            for plan in advice.plans
+        ],
+        "rejected": list(advice.rejected),
+        "words": list(advice.words),
+        "new_partitions": advice.new_partitions,
+    }
