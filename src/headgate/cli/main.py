@@ -19,6 +19,7 @@ from headgate.cli import (
     run,
     simulate,
     status,
+    topology,
     verify,
 )
 from headgate.errors import HeadgateError
@@ -44,6 +45,7 @@ app.command(rich_help_panel="Operate")(consumer.consumer)
 app.command(rich_help_panel="Choose a policy")(simulate.simulate)
 app.command(rich_help_panel="Choose a policy")(plan.plan)
 app.command(rich_help_panel="Try out")(load.load)
+app.add_typer(topology.app, name="topology", rich_help_panel="Watch")
 app.add_typer(kafka.app, name="kafka", rich_help_panel="Try out")
 app.add_typer(experiment.app, name="experiment", rich_help_panel="Try out")
 

@@ -8,7 +8,7 @@ from headgate.topology.cluster import Partition, Topology
 from headgate.topology.findings import counted, joined
 from headgate.topology.leaders import with_better_leaders
 from headgate.topology.lints import Lint
-from headgate.topology.placement import equal_seats, seated, separate_seats
+from headgate.topology.placement import equal_seats, seated, separate_seats, spread
 from headgate.topology.reassignment import Reassignment, copies, difference, reassigned
 from headgate.topology.simulate import Pressure
 from headgate.topology.standing import Standing
@@ -24,6 +24,8 @@ class Effect:
     uneven_topics: int
     broken_topics: int
     """Offline or refusing acks=all."""
+    lonely_topics: int
+    """Without a second replica."""
     default: Pressure | None
     node: Pressure | None
     load: dict[int, float]
@@ -38,15 +40,17 @@ class Effect:
             standing.overlaps.shared_count,
             len(standing.lints[Lint.UNEVEN]),
             len(standing.lints[Lint.OFFLINE] | standing.lints[Lint.UNWRITABLE]),
+            len(standing.lints[Lint.NO_REPLICATION]),
             Pressure.of(standing.loads.default, capacity),
             Pressure.of(standing.loads.node, capacity),
             {node: standing.loads.default[node] for node in standing.bits.ids},
         )
 
     @property
-    def badness(self) -> tuple[float, float, int, int]:
+    def badness(self) -> tuple[float, ...]:
+        """Records in danger first, then the busiest node."""
         skew = round(self.default.skew, 2) if self.default else 0.0
-        return self.broken_topics, skew, self.uneven_topics, self.shared_nodes
+        return self.broken_topics, self.lonely_topics, skew, self.uneven_topics, self.shared_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +84,39 @@ def advise(standing: Standing) -> Advice:
     before = Effect.of(standing)
     plans, rejected = [], []
     for name, what, after in _proposals(standing):
-        change = difference(standing.topology, after)
-        # What is promised is what Kafka makes of the reassignment, not what the planner had in mind.
-        settled = Effect.of(Standing(reassigned(standing.topology, change)))
-        plan = Plan(name, what, change, copies(standing.topology, change), before, settled)
+        plan = _plan(standing, before, name, what, difference(standing.topology, after))
         if plan.worthwhile:
             plans.append(plan)
-        elif not len(change):
+        elif not len(plan.change):
             rejected.append(f"{name}: there is nothing to change")
         else:
-            rejected.append(f"{name}: {_compared(before, settled)}")
+            rejected.append(f"{name}: {_compared(before, plan.after)}")
     plans.sort(key=lambda plan: (*plan.after.badness, plan.copies))
     return Advice(tuple(plans), tuple(rejected), tuple(_words(standing)), _new_partitions(standing))
+
+
+def judged(standing: Standing, change: Reassignment, source: str) -> Advice:
+    """Somebody's own reassignment, with what it would bring; ConfigError if this cluster cannot have it."""
+    plan = _plan(standing, Effect.of(standing), "yours", f"as in {source}", change, source)
+    return Advice((plan,), (), tuple(_words(standing)))
+
+
+def _plan(
+    standing: Standing, before: Effect, name: str, what: str, change: Reassignment, source: str = "the plan"
+) -> Plan:
+    """What is promised is what Kafka makes of the reassignment, not what a planner had in mind."""
+    after = Effect.of(Standing(reassigned(standing.topology, change, source)))
+    return Plan(name, what, change, copies(standing.topology, change), before, after)
 
 
 def _proposals(standing: Standing) -> Iterator[tuple[str, str, Topology]]:
     topology = standing.topology
     if any(not node.online for node in topology.nodes) and topology.online:
         yield "replace", "replicas of offline nodes move to live ones", _without_offline(topology)
+    if standing.lints[Lint.NO_REPLICATION] and len(topology.online) > 1:
+        yield "replicate", "a second replica for every partition that has none", _with_second_replicas(topology)
     yield "leaders", "other replicas lead; nothing is copied", with_better_leaders(topology)
+    yield "spread", "every topic over as many nodes as it has partitions; overlaps stay", spread(topology)
     if standing.overlaps.partial:
         if separate := separate_seats(topology, standing.overlaps.groups()):
             sets = " | ".join(joined(seats.leaders) for seats in separate[:8]) + (" | …" if len(separate) > 8 else "")
@@ -111,14 +129,37 @@ def _proposals(standing: Standing) -> Iterator[tuple[str, str, Topology]]:
             yield "equal", f"every topic on the same nodes: {joined(equal[0].leaders)}", seated(topology, equal)
 
 
-def _without_offline(topology: Topology) -> Topology:
-    online = topology.online
-    held = dict.fromkeys(online, 0)
+def _replicas_held(topology: Topology) -> dict[int, int]:
+    held = dict.fromkeys(topology.online, 0)
     for topic in topology.topics:
         for partition in topic.partitions:
             for id in partition.replicas:
-                if id in online:
+                if id in held:
                     held[id] += 1
+    return held
+
+
+def _with_second_replicas(topology: Topology) -> Topology:
+    """A follower for every partition that has none, on the node with the fewest replicas, if it can in another rack."""
+    held, racks = _replicas_held(topology), {node.id: node.rack for node in topology.nodes}
+
+    def doubled(partition: Partition) -> Partition:
+        free = [id for id in held if id not in partition.replicas]
+        if len(partition.replicas) > 1 or partition.leader is None or not free:
+            return partition
+        rack = racks[partition.leader]
+        second = min(free, key=lambda id: (rack is not None and racks[id] == rack, held[id], id))
+        held[second] += 1
+        replicas = (*partition.replicas, second)
+        return Partition(partition.index, partition.leader, replicas, replicas)
+
+    return topology.changed(
+        replace(topic, partitions=tuple(doubled(p) for p in topic.partitions)) for topic in topology.topics
+    )
+
+
+def _without_offline(topology: Topology) -> Topology:
+    online, held = topology.online, _replicas_held(topology)
 
     def mended(partition: Partition) -> Partition:
         if online.issuperset(partition.replicas) or partition.leader is None:

@@ -18,7 +18,10 @@ class Thresholds:
     """A node is reported when it carries more than this many times its fair share."""
 
 
-def findings_of(standing: Standing, thresholds: Thresholds = Thresholds()) -> list[Finding]:  # noqa: B008
+USUAL = Thresholds()
+
+
+def findings_of(standing: Standing, thresholds: Thresholds = USUAL) -> list[Finding]:
     """Worst first; within one severity in a fixed order."""
     found = [
         *_of_topics(standing, thresholds),

@@ -49,6 +49,23 @@ def separate_seats(topology: Topology, groups: Sequence[Group]) -> list[Seats]:
     return best
 
 
+def spread(topology: Topology) -> Topology:
+    """Every topic by itself over as many nodes as it has partitions, heaviest first, onto the nodes with least traffic.
+
+    Overlaps stay or arise; what becomes even is the load.
+    """
+    online = tuple(sorted(topology.online))
+    capacity = {node.id: node.capacity for node in topology.nodes}
+    load, held = dict.fromkeys(capacity, 0.0), dict.fromkeys(capacity, 0)
+    changed = []
+    for topic in sorted(topology.topics, key=lambda topic: (-topic.rate, topic.name)):
+        if led := _led(topic):
+            keeps = topic.led_by()
+            free = sorted(online, key=lambda id: (load[id] / capacity[id], -keeps.get(id, 0), id))
+            changed.append(_topic_on(topic, Seats((topic.name,), tuple(free[:led]), online), load, held))
+    return topology.changed(changed)
+
+
 def seated(topology: Topology, seats: Sequence[Seats]) -> Topology:
     """The cluster with these topics on these nodes, moving as little as that allows."""
     topics = {topic.name: topic for topic in topology.topics}

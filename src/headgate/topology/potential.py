@@ -10,7 +10,7 @@ from headgate.topology.failures import without
 from headgate.topology.groups import Group, NodeSet
 from headgate.topology.overlaps import Overlaps
 
-MOST_PAIRS = 20_000
+MOST_PAIRS = 5_000
 
 
 @dataclass(frozen=True, slots=True)

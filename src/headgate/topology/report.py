@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headgate.topology.checks import Thresholds, findings_of
+from headgate.topology.checks import USUAL, Thresholds, findings_of
 from headgate.topology.findings import Finding, Severity, counted, joined, listed
 from headgate.topology.lints import Lint
 from headgate.topology.load import shared_sqf_load
@@ -66,7 +66,7 @@ class Report:
 def make_report(
     standing: Standing,
     source: str,
-    thresholds: Thresholds = Thresholds(),  # noqa: B008
+    thresholds: Thresholds = USUAL,
     simulation: Simulation | None = None,
     potentials: Potentials | None = None,
 ) -> Report:
