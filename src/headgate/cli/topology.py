@@ -293,14 +293,17 @@ def _judged(found: Source, change: Path) -> advising.Advice:
 
 
 def _chosen(made: advising.Advice, name: str | None) -> advising.Plan:
-    if not made.plans:
-        raise ConfigError("there is no plan to save or apply: nothing would become better")
     if name is None:
+        if not made.plans:
+            raise ConfigError("there is no plan to save or apply: nothing would become better")
         return made.plans[0]
-    for plan in made.plans:
-        if plan.name == name:
-            return plan
-    raise ConfigError(f"no plan {name!r}: there are {', '.join(plan.name for plan in made.plans)}")
+    plan = made.named(name)
+    if plan is None:
+        known = [plan.name for plan in (*made.plans, *(plan for plan, _ in made.rejected))]
+        raise ConfigError(f"no plan {name!r} for this cluster: there are {', '.join(known)}")
+    if not plan.change.replicas:
+        raise ConfigError(f"plan {name} changes nothing")
+    return plan
 
 
 def _write(file: Path, text: str) -> None:

@@ -89,8 +89,8 @@ def print_advice(console: Console, advice: Advice) -> None:
         console.print(f"\n[bold]{plan.name}[/]{best}: {escape(plan.what)}", highlight=False)
         console.print(f"  {len(plan.change):,} partitions change, {plan.copies:,} replicas are copied", highlight=False)
         console.print(_effect(plan))
-    for reason in advice.rejected:
-        console.print(f"[dim]not {escape(reason)}[/]", highlight=False)
+    for plan, why in advice.rejected:
+        console.print(f"[dim]not {plan.name}: {escape(why)}[/]", highlight=False)
     for word in advice.words:
         console.print(f"[bold]→[/] {escape(word)}", highlight=False)
     if advice.new_partitions:
@@ -110,6 +110,7 @@ def _effect(plan: Plan) -> Table:
         ("uneven topics", str(before.uneven_topics), str(after.uneven_topics)),
         ("offline or unwritable topics", str(before.broken_topics), str(after.broken_topics)),
         ("topics without a second replica", str(before.lonely_topics), str(after.lonely_topics)),
+        ("topics with replicas out of sync", str(before.lagging_topics), str(after.lagging_topics)),
         ("groups / nodes they share", _shared(before), _shared(after)),
     ]
     busiest = sorted(before.load, key=lambda id: -max(before.load[id], after.load[id]))[:_MOST_NODES]

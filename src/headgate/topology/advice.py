@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from headgate.topology.cluster import Partition, Topology
@@ -26,6 +27,8 @@ class Effect:
     """Offline or refusing acks=all."""
     lonely_topics: int
     """Without a second replica."""
+    lagging_topics: int
+    """With replicas that are not in sync."""
     default: Pressure | None
     node: Pressure | None
     load: dict[int, float]
@@ -41,6 +44,7 @@ class Effect:
             len(standing.lints[Lint.UNEVEN]),
             len(standing.lints[Lint.OFFLINE] | standing.lints[Lint.UNWRITABLE]),
             len(standing.lints[Lint.NO_REPLICATION]),
+            len(standing.lints[Lint.UNDER_REPLICATED]),
             Pressure.of(standing.loads.default, capacity),
             Pressure.of(standing.loads.node, capacity),
             {node: standing.loads.default[node] for node in standing.bits.ids},
@@ -50,7 +54,8 @@ class Effect:
     def badness(self) -> tuple[float, ...]:
         """Records in danger first, then the busiest node."""
         skew = round(self.default.skew, 2) if self.default else 0.0
-        return self.broken_topics, self.lonely_topics, skew, self.uneven_topics, self.shared_nodes
+        in_danger = self.broken_topics, self.lonely_topics, self.lagging_topics
+        return *in_danger, skew, self.uneven_topics, self.shared_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +70,22 @@ class Plan:
 
     @property
     def worthwhile(self) -> bool:
-        return len(self.change) > 0 and self.after.badness < self.before.badness
+        return self.after.badness < self.before.badness
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
     plans: tuple[Plan, ...]
     """Those that improve something, best first."""
-    rejected: tuple[str, ...]
-    """Those that do not, and why."""
+    rejected: tuple[tuple[Plan, str], ...]
+    """Those that do not, and why; they can be had by name all the same."""
     words: tuple[str, ...]
     """What no reassignment can do."""
     new_partitions: dict[str, int] = field(default_factory=dict)
     """Topics that need this many partitions before every node can lead them."""
+
+    def named(self, name: str) -> Plan | None:
+        return next((p for p in (*self.plans, *(plan for plan, _ in self.rejected)) if p.name == name), None)
 
 
 def advise(standing: Standing) -> Advice:
@@ -87,11 +95,13 @@ def advise(standing: Standing) -> Advice:
         plan = _plan(standing, before, name, what, difference(standing.topology, after))
         if plan.worthwhile:
             plans.append(plan)
-        elif not len(plan.change):
-            rejected.append(f"{name}: there is nothing to change")
         else:
-            rejected.append(f"{name}: {_compared(before, plan.after)}")
+            rejected.append((plan, _compared(before, plan.after) if plan.change.replicas else "nothing to change"))
     plans.sort(key=lambda plan: (*plan.after.badness, plan.copies))
+    for better, plan in [*pairwise(plans)]:
+        if better.after.badness == plan.after.badness:
+            plans.remove(plan)
+            rejected.append((plan, f"no better than {better.name}, and it copies {plan.copies} replicas"))
     return Advice(tuple(plans), tuple(rejected), tuple(_words(standing)), _new_partitions(standing))
 
 
@@ -118,7 +128,8 @@ def _proposals(standing: Standing) -> Iterator[tuple[str, str, Topology]]:
     yield "leaders", "other replicas lead; nothing is copied", with_better_leaders(topology)
     yield "spread", "every topic over as many nodes as it has partitions; overlaps stay", spread(topology)
     if standing.overlaps.partial:
-        if separate := separate_seats(topology, standing.overlaps.groups()):
+        separate = separate_seats(topology, standing.overlaps.groups())
+        if len(separate) > 1:
             sets = " | ".join(joined(seats.leaders) for seats in separate[:8]) + (" | …" if len(separate) > 8 else "")
             yield (
                 "separate",
@@ -188,6 +199,11 @@ def _compared(before: Effect, after: Effect) -> str:
 
 
 def _words(standing: Standing) -> Iterator[str]:
+    if offline := [node.id for node in standing.topology.nodes if not node.online]:
+        yield (
+            f"Node {joined(offline)} is offline: bring it back before anything else is moved; plan `replace` is for a "
+            "node that stays away."
+        )
     if standing.overlaps.partial:
         yield (
             "While topics share nodes in part, one SQF instance shared by the producers of a machine levels their "
@@ -221,7 +237,7 @@ def as_json(advice: Advice) -> dict[str, Any]:
             }
             for plan in advice.plans
         ],
-        "rejected": list(advice.rejected),
+        "rejected": {plan.name: why for plan, why in advice.rejected},
         "words": list(advice.words),
         "new_partitions": advice.new_partitions,
     }

@@ -24,6 +24,7 @@ USUAL = Thresholds()
 def findings_of(standing: Standing, thresholds: Thresholds = USUAL) -> list[Finding]:
     """Worst first; within one severity in a fixed order."""
     found = [
+        *_offline_nodes(standing),
         *_of_topics(standing, thresholds),
         *_of_nodes(standing, thresholds),
         *_of_overlaps(standing, thresholds),
@@ -134,16 +135,21 @@ _EVIDENCE: dict[Lint, Callable[[Topic], str]] = {
 }
 
 
-def _of_nodes(standing: Standing, thresholds: Thresholds) -> Iterator[Finding]:
-    topology, online = standing.topology, standing.topology.online
-    if offline := [node.id for node in topology.nodes if not node.online]:
+def _offline_nodes(standing: Standing) -> Iterator[Finding]:
+    """First among equals: what follows is mostly its doing."""
+    offline = [node.id for node in standing.topology.nodes if not node.online]
+    if offline:
         yield Finding(
             Severity.warning,
             "node-offline",
-            f"node {joined(offline)} offline: others carry its load and one failure less is tolerated",
+            f"node {joined(offline)} {'is' if len(offline) == 1 else 'are'} offline: the others carry the load",
             (),
             "Bring it back; if it stays away, move its replicas to live nodes (`headgate topology advise`).",
         )
+
+
+def _of_nodes(standing: Standing, thresholds: Thresholds) -> Iterator[Finding]:
+    topology, online = standing.topology, standing.topology.online
     if len(topology.nodes) == 1:
         yield Finding(
             Severity.warning,
