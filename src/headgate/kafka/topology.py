@@ -4,14 +4,12 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from headgate.errors import KafkaUnavailable
-from headgate.kafka.channel import topic_settings
 from headgate.kafka.offsets import end_offsets
 from headgate.model import TopicPartition
 from headgate.topology.cluster import ConsumerGroup, Node, Partition, Topic, Topology
@@ -19,6 +17,8 @@ from headgate.topology.cluster import ConsumerGroup, Node, Partition, Topic, Top
 log = logging.getLogger(__name__)
 
 ANSWER_S = 15.0
+TRY_S = 3.0
+"""For one question about nodes or settings; there are several tries within the deadline."""
 SETTINGS_AT_ONCE = 500
 """Topics whose settings one request asks for."""
 
@@ -35,17 +35,23 @@ class ClusterReader:
         self._epoch = -1
 
     def read(self, consumer_groups: bool = False) -> Topology:
-        metadata = self._asked(lambda: self._admin.list_topics(timeout=self._deadline_s))
-        live = set(metadata.brokers)
-        if not live <= self._racks.keys():
-            described = self._asked(self._describe_cluster)
-            self._racks |= {node.id: node.rack for node in described.nodes} | dict.fromkeys(live - self._racks.keys())
-        wanted = {
-            name: topic
-            for name, topic in metadata.topics.items()
-            if topic.error is None and topic.partitions and (self._internal or not name.startswith("__"))
-        }
-        self._learn_settings(wanted.keys() - self._min_insync.keys())
+        until = time.monotonic() + self._deadline_s
+        while True:
+            metadata = self._asked(lambda: self._admin.list_topics(timeout=self._deadline_s))
+            live = set(metadata.brokers)
+            wanted = {
+                name: topic
+                for name, topic in metadata.topics.items()
+                if topic.error is None and topic.partitions and (self._internal or not name.startswith("__"))
+            }
+            try:
+                self._learn_racks(live)
+                self._learn_settings(wanted.keys() - self._min_insync.keys())
+                break
+            except (KafkaException, TimeoutError) as error:
+                # After a failure the client waits for a broker that is gone, until newer metadata names another one.
+                if time.monotonic() > until:
+                    raise self._unavailable(error) from error
         topics = [_topic(name, found, live, self._min_insync.get(name, 1)) for name, found in wanted.items()]
         # A node that is away is known only by the replicas it should hold.
         known = live | {id for topic in topics for partition in topic.partitions for id in partition.replicas}
@@ -54,15 +60,24 @@ class ClusterReader:
         self._epoch += 1
         return replace(Topology.of(nodes, topics, groups), epoch=self._epoch)
 
+    def _learn_racks(self, live: set[int]) -> None:
+        if not live <= self._racks.keys():
+            described = self._admin.describe_cluster(request_timeout=TRY_S).result(TRY_S + 1)
+            self._racks |= {node.id: node.rack for node in described.nodes} | dict.fromkeys(live - self._racks.keys())
+
     def _learn_settings(self, topics: Iterable[str]) -> None:
+        """A topic deleted a moment ago has none, and one made a moment ago may be unknown to a broker: another time."""
         names = sorted(topics)
         for start in range(0, len(names), SETTINGS_AT_ONCE):
-            chunk = names[start : start + SETTINGS_AT_ONCE]
-            settings = self._asked(partial(topic_settings, self._admin, chunk, self._deadline_s))
-            self._min_insync |= {name: int(found["min.insync.replicas"]) for name, found in settings.items()}
-
-    def _describe_cluster(self) -> Any:
-        return self._admin.describe_cluster(request_timeout=self._deadline_s).result(self._deadline_s + 5)
+            resources = [ConfigResource(ResourceType.TOPIC, name) for name in names[start : start + SETTINGS_AT_ONCE]]
+            for resource, future in self._admin.describe_configs(resources, request_timeout=TRY_S).items():
+                try:
+                    found = future.result(TRY_S + 1)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise
+                else:
+                    self._min_insync[resource.name] = int(found["min.insync.replicas"].value)
 
     def _groups(self, topics: Iterable[str]) -> list[ConsumerGroup]:
         """Groups with members, and the topics that these read. One that cannot be described is left out."""
@@ -87,11 +102,14 @@ class ClusterReader:
         try:
             return question()
         except (KafkaException, TimeoutError) as error:
-            said = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
-            raise KafkaUnavailable(
-                f"the cluster's topology could not be read within {self._deadline_s:g} s ({said}): check the address, "
-                "the login and that a broker is up"
-            ) from error
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: KafkaException | TimeoutError) -> KafkaUnavailable:
+        said = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
+        return KafkaUnavailable(
+            f"the cluster's topology could not be read within {self._deadline_s:g} s ({said}): check the address, "
+            "the login and that a broker is up"
+        )
 
 
 def _topic(name: str, found: Any, live: set[int], min_insync_replicas: int) -> Topic:
