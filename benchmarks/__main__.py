@@ -3,14 +3,14 @@
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import commit, cycle, packing
+from benchmarks import commit, cycle, packing, topology
 from benchmarks.ratio import Ratio
 
 
 def main() -> None:
     console = Console()
     results: list[Ratio] = []
-    for name, module in (("commit", commit), ("cycle", cycle), ("packing", packing)):
+    for name, module in (("commit", commit), ("cycle", cycle), ("packing", packing), ("topology", topology)):
         with console.status(f"measuring {name}"):
             results += module.run()
     table = Table(title="Median time against a peer, measured in turns in one run", title_justify="left")

@@ -1,4 +1,4 @@
-"""The topology doctor on a real cluster of three: it reads, moves leaders, takes back, refuses, and sees a broker die."""
+"""The topology doctor on a real cluster of three: it reads, moves, takes back, refuses, and sees a broker die."""
 
 import json
 import threading
