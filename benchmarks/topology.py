@@ -52,9 +52,11 @@ class Cluster:
         groups = get_max_groups(leader_sets(self.topology))
         return groups, overlap_exists(groups), dpo2(groups)
 
-    def with_a_topic_changed(self, turn: int) -> Topology:
+    def changed_topic(self, turn: int) -> Topic:
+        """Its first partition is led by its second replica."""
         topic = self.topology.topics[turn]
-        return self.topology.changed([replace(topic, partitions=topic.partitions[::-1])])
+        first = topic.partitions[0]
+        return replace(topic, partitions=(replace(first, leader=first.replicas[1]), *topic.partitions[1:]))
 
     def failures(self) -> Simulation:
         return simulate(self.standing, most_scenarios=len(self.topology.nodes))
@@ -65,15 +67,16 @@ class Cluster:
 
 
 def run() -> list[Ratio]:
-    middle, large = Cluster.of(100, 2_000), Cluster.of(1_000, 20_000)
-    changed = [large.with_a_topic_changed(turn) for turn in range(TURNS + 1)]
-    followed, tried = Standing(large.topology), Failures(large.standing)
+    wide, middle, large = Cluster.of(100, 5_000), Cluster.of(100, 2_000), Cluster.of(1_000, 20_000)
+    topics = [large.changed_topic(turn) for turn in range(TURNS + 1)]
+    changed = [large.topology.changed([topic]) for topic in topics]
+    followed, compared, tried = Standing(large.topology), Standing(large.topology), Failures(large.standing)
     return [
         compare(
-            f"groups and overlaps of {middle}",
-            lambda _: middle.groups(),
+            f"groups and overlaps of {wide}",
+            lambda _: wide.groups(),
             "the published algorithms",
-            lambda _: middle.groups_as_published(),
+            lambda _: wide.groups_as_published(),
             TURNS,
             1,
         ),
@@ -86,8 +89,16 @@ def run() -> list[Ratio]:
             1,
         ),
         compare(
-            f"following one changed topic, {large}",
-            lambda turn: followed.update(changed[turn]),
+            f"one topic that is known to have changed, {large}",
+            lambda turn: followed.change(topics[turn].name, topics[turn]),
+            "finding it in a new reading of the cluster",
+            lambda turn: compared.update(changed[turn]),
+            TURNS,
+            1,
+        ),
+        compare(
+            f"finding and following one changed topic, {large}",
+            lambda turn: compared.update(changed[turn]),
             "looking at everything anew",
             lambda turn: Standing(changed[turn]),
             TURNS,

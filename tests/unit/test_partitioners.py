@@ -120,7 +120,7 @@ def test_counters_that_reach_their_limit_change_no_choice() -> None:
 
 
 def test_usage_far_apart_is_halved_and_keeps_its_order() -> None:
-    leads = {"A": ((0,), count())}
+    leads: dict[str, tuple[tuple[int, ...], count[int]]] = {"A": ((0,), count())}
     nodes = [NodeState(1, 100.0, leads), NodeState(2, 90.0, leads), NodeState(3, 10.0, leads), NodeState(4, 0.0)]
     shrink(nodes, limit=100)
     assert [node.usage for node in nodes] == [45.0, 40.0, 0.0, 0.0]
@@ -174,7 +174,7 @@ class CountedMap(dict[str, object]):
         CountedMap.accesses += 1
         return super().__getitem__(key)
 
-    def get(self, key: str, default: object = None) -> object:  # type: ignore[override]
+    def get(self, key: str, default: object = None) -> object:
         CountedMap.accesses += 1
         return super().get(key, default)
 

@@ -32,12 +32,13 @@ class SqfInflight:
         self._sent.setdefault((cluster.cluster, topic, partition), deque()).append(node)
         return partition
 
-    def acknowledged(self, topic: str, partition: int, latency_s: float, cluster: ClusterView) -> None:
+    def acknowledged(self, topic: str, partition: int, latency_s: float | None, cluster: ClusterView) -> None:
         waiting = self._sent.get((cluster.cluster, topic, partition))
         if waiting:  # what was sent while nobody led the topic was not counted
             node = waiting.popleft()
             node.usage -= 1
-            self._learned(node.id, latency_s)
+            if latency_s is not None:
+                self._learned(node.id, latency_s)
             # After a change of the topology the node counts under a new state.
             now = self._maps.of(cluster).nodes.get(node.id)
             if now is not None and now is not node:

@@ -44,6 +44,6 @@ class Partitioner(Protocol):
 class Listening(Partitioner, Protocol):
     """A partitioner that learns from acknowledgements (B-40)."""
 
-    def acknowledged(self, topic: str, partition: int, latency_s: float, cluster: ClusterView) -> None:
-        """The record was written, or given up."""
+    def acknowledged(self, topic: str, partition: int, latency_s: float | None, cluster: ClusterView) -> None:
+        """The record was written; or given up, then there is no latency."""
         ...

@@ -52,7 +52,7 @@ class ShortestQueueFirst:
 
 
 def shrink(nodes: Iterable[NodeState], limit: int) -> None:
-    """B-33: numbers come down and keep their order. Nodes that lead nothing stay low, so they do not set the minimum."""
+    """B-33: numbers come down and keep their order. Nodes that lead nothing stay low and do not set the minimum."""
     everybody = list(nodes)
     least = min(node.usage for node in everybody if node.led)
     for node in everybody:

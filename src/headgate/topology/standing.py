@@ -67,9 +67,13 @@ class Standing:
             if old.get(name) is not new.get(name) and old.get(name) != new.get(name)
         )
         for name in changed:
-            self.swap(name, TopicStanding.of(new[name], self.bits) if name in new else None)
+            self.change(name, new.get(name))
         self.topology = topology
         return changed
+
+    def change(self, name: str, topic: Topic | None) -> None:
+        """One topic is as given now, or gone; for those who know what changed. `topology` stays as it was."""
+        self.swap(name, None if topic is None else TopicStanding.of(topic, self.bits))
 
     def swap(self, name: str, new: TopicStanding | None) -> TopicStanding | None:
         """The topic stands like this now; how it stood before."""
