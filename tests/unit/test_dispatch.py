@@ -18,6 +18,7 @@ from headgate.simulation.dispatch_policies import (
     Fallback,
     JoinIdle,
     JoinShortest,
+    JoinShortestAdaptive,
     JoinShortestOfD,
     JoinShortestStale,
     RandomQueue,
@@ -96,6 +97,13 @@ def test_information_grows_stale() -> None:
     rare, _ = run(world, JoinShortestStale(20.0), 40_000, 1).mean_wait_s()
     two, _ = run(world, JoinShortestOfD(2), 40_000, 1).mean_wait_s()
     assert fresh < two < rare
+
+
+def test_an_adaptive_period_trades_messages_for_tolerance() -> None:
+    world = World(10, 9.0, sets=(tuple(range(10)),) * 2)
+    strict, lax = (run(world, JoinShortestAdaptive(1.0, tolerance), 20_000, 1) for tolerance in (0.2, 2.0))
+    assert strict.messages > 4 * lax.messages
+    assert strict.mean_wait_s()[0] < lax.mean_wait_s()[0]
 
 
 def test_gossip_levels_what_is_sent() -> None:

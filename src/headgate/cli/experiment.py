@@ -2,7 +2,7 @@
 
 import typer
 
-from headgate.cli import experiment_latency, experiment_packing, experiment_reality
+from headgate.cli import experiment_dispatch, experiment_latency, experiment_packing, experiment_reality
 
 app = typer.Typer(
     no_args_is_help=True, help="Runs a published experiment again, with ours beside it, and writes a report."
@@ -11,3 +11,4 @@ app.command()(experiment_packing.packing)
 app.command()(experiment_latency.latency)
 app.command()(experiment_latency.baselines)
 app.command()(experiment_reality.reality)
+app.command()(experiment_dispatch.dispatch)

@@ -153,6 +153,23 @@ class JoinShortestStale(_Blind):
         self._sent = [[0] * len(self.lengths) for _ in self.sets]
 
 
+class JoinShortestAdaptive(JoinShortestStale):
+    """Polls as often as it must: sooner when beliefs were off by more than `tolerance` jobs a queue, later when less."""
+
+    def __init__(self, period_s: float, tolerance: float = 1.0, factor: float = 1.25) -> None:
+        super().__init__(period_s)
+        if not tolerance > 0 or not factor > 1:
+            raise ConfigError("the tolerance must be above 0 and the factor above 1")
+        self._tolerance, self._factor = tolerance, factor
+
+    def refresh(self, now_s: float) -> None:
+        pairs = [(believed, q) for believed, queues in zip(self._believed, self.sets, strict=True) for q in queues]
+        error = sum(abs(believed[q] - self.lengths[q]) for believed, q in pairs) / max(1, len(pairs))
+        assert self.period_s is not None
+        self.period_s *= self._factor if error < self._tolerance else 1 / self._factor
+        super().refresh(now_s)
+
+
 class Fallback(StrEnum):
     """What JIQ does when no queue is known to be idle."""
 
