@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -145,7 +146,8 @@ def simulate(
     assert made.simulation is not None
     spares = [spare_for(found.topology, id, max(1, failures)) for id in sorted(found.topology.online)] if spare else []
     if output is Output.json:
-        typer.echo(json.dumps(as_json(made)["simulation"], indent=2))
+        document = as_json(made)["simulation"] | {"verdict": made.verdict}
+        typer.echo(json.dumps(document | ({"spares": [asdict(s) for s in spares]} if spare else {}), indent=2))
     elif output is Output.html:
         typer.echo(page(made, standing), nl=False)
     else:

@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headgate.topology.advice import Advice, Effect, Plan
-from headgate.topology.findings import Finding, Severity, joined
+from headgate.topology.findings import Finding, Severity, counted, joined
 from headgate.topology.lints import Lint
 from headgate.topology.report import Report
 from headgate.topology.simulate import Consequence, Pressure, Simulation, Spare
@@ -87,7 +87,8 @@ def print_advice(console: Console, advice: Advice) -> None:
     for n, plan in enumerate(advice.plans):
         best = " [green](best)[/]" if n == 0 else ""
         console.print(f"\n[bold]{plan.name}[/]{best}: {escape(plan.what)}", highlight=False)
-        console.print(f"  {len(plan.change):,} partitions change, {plan.copies:,} replicas are copied", highlight=False)
+        cost = f"{counted(len(plan.change), 'partition')} to change, {counted(plan.copies, 'replica')} to copy"
+        console.print(f"  {cost}", highlight=False)
         console.print(_effect(plan))
     for plan, why in advice.rejected:
         console.print(f"[dim]not {plan.name}: {escape(why)}[/]", highlight=False)

@@ -133,9 +133,9 @@ def _partitioners(jobs: int, seed: int, told: Callable[[str], None]) -> Iterator
     )
     yield "## The real partitioners: node 1 leads one partition, node 2 two"
     yield ""
-    yield "*Healthy*: arrivals of 1.4 for two nodes that do 1 each; the default gives node 2 0.93 of that, those that balance"
-    yield "nodes 0.7. *Failing*: arrivals of 0.7, and node 1 is away for 50 of every 500. *Slow*: node 1 does 0.5 only, and"
-    yield "arrivals are 0.9; half of them is nearly all that it can do."
+    yield "*Healthy*: arrivals of 1.4 for two nodes that do 1 each; the default gives node 2 0.93 of that, those that"
+    yield "balance nodes 0.7. *Failing*: arrivals of 0.7, and node 1 is away for 50 of every 500. *Slow*: node 1 does"
+    yield "0.5 only, and arrivals are 0.9; half of them is nearly all that it can do."
     yield ""
     yield "| partitioner | healthy: wait | node 1 / node 2 | failing: wait | resends | slow: wait | node 1 / node 2 |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"

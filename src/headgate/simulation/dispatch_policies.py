@@ -154,7 +154,7 @@ class JoinShortestStale(_Blind):
 
 
 class JoinShortestAdaptive(JoinShortestStale):
-    """Polls as often as it must: sooner when beliefs were off by more than `tolerance` jobs a queue, later when less."""
+    """Polls as often as it must: sooner when beliefs were off by more than `tolerance` jobs a queue, else later."""
 
     def __init__(self, period_s: float, tolerance: float = 1.0, factor: float = 1.25) -> None:
         super().__init__(period_s)

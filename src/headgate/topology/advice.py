@@ -209,6 +209,12 @@ def _words(standing: Standing) -> Iterator[str]:
             "While topics share nodes in part, one SQF instance shared by the producers of a machine levels their "
             "load; producers on several machines need collectors."
         )
+        replicas = max(len(p.replicas) for topic in standing.topology.topics for p in topic.partitions)
+        if len(standing.topology.online) < 2 * replicas:
+            yield (
+                f"Separate node sets would be the best cure; with {replicas} replicas they need {2 * replicas} nodes, "
+                f"and {len(standing.topology.online)} are up."
+            )
     elif standing.lints[Lint.UNEVEN]:
         yield "No topics overlap: with the `node` or `sqf` partitioner the uneven ones are level where they are."
     if standing.lints[Lint.OFFLINE]:

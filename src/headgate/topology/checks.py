@@ -22,7 +22,7 @@ USUAL = Thresholds()
 
 
 def findings_of(standing: Standing, thresholds: Thresholds = USUAL) -> list[Finding]:
-    """Worst first; within one severity in a fixed order."""
+    """Worst first."""
     found = [
         *_offline_nodes(standing),
         *_of_topics(standing, thresholds),
@@ -30,7 +30,19 @@ def findings_of(standing: Standing, thresholds: Thresholds = USUAL) -> list[Find
         *_of_overlaps(standing, thresholds),
         *_of_consumer_groups(standing),
     ]
-    return sorted(found, key=lambda finding: -finding.severity)
+    return sorted(found, key=lambda finding: (-finding.severity, _ORDER.get(finding.kind, len(_ORDER))))
+
+
+_ORDER = {
+    kind: place
+    for place, kind in enumerate(
+        (
+            *("offline", "unwritable", "node-offline", "under-replicated", "no-replication", "single-node"),
+            *("overloaded-node", "idle-node", "one-node", "uneven", "overlap", "leader-away"),
+        )
+    )
+}
+"""Records in danger before load, causes before what follows from them."""
 
 
 @dataclass(frozen=True, slots=True)

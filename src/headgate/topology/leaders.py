@@ -35,29 +35,34 @@ def _improved(
     capacity: dict[int, float],
     online: frozenset[int],
 ) -> bool:
-    """Moves single leaders while that makes the topic, or else the nodes, more even; whether anything moved."""
+    """Makes the best single move as long as one makes the topic, or else the nodes, more even; whether any did."""
     share, moved = topic.rate / len(topic.partitions), False
     counts = dict.fromkeys(online, 0)
     for leader in leaders:
         if leader is not None:
             counts[leader] += 1
-    for partition, leader in zip(topic.partitions, leaders, strict=True):
-        if leader is None:
-            continue
 
-        def gain(to: int, origin: int = leader) -> tuple[float, float]:
-            """How much more even topic and nodes get: what leaves a pile against what it meets on the other."""
-            won = (load[origin] - share) / capacity[origin] - load[to] / capacity[to]
-            return counts[origin] - 1 - counts[to], won if won > 1e-9 * share else 0.0
+    def gain(origin: int, to: int) -> tuple[float, float]:
+        """How much more even topic and nodes get: what stays on one pile against what lies on the other."""
+        won = (load[origin] - share) / capacity[origin] - load[to] / capacity[to]
+        return counts[origin] - 1 - counts[to], won if won > 1e-9 * share else 0.0
 
-        candidates = [id for id in partition.isr if id in online and id != leader]
-        best = max(candidates, key=lambda id: (*gain(id), -id), default=None)
-        if best is not None and gain(best) > (0, 0.0):
-            counts[leader], counts[best] = counts[leader] - 1, counts[best] + 1
-            load[leader], load[best] = load[leader] - share, load[best] + share
-            leaders[partition.index] = best
-            moved = True
-    return moved
+    while True:
+        moves = [
+            (gain(leader, id), -id, partition.index, leader)
+            for partition, leader in zip(topic.partitions, leaders, strict=True)
+            if leader is not None
+            for id in partition.isr
+            if id in online and id != leader
+        ]
+        best = max(moves, default=None)
+        if best is None or best[0] <= (0, 0.0):
+            return moved
+        _, negative, index, origin = best
+        to = -negative
+        counts[origin], counts[to] = counts[origin] - 1, counts[to] + 1
+        load[origin], load[to] = load[origin] - share, load[to] + share
+        leaders[index], moved = to, True
 
 
 def _led(topic: Topic, leaders: list[int | None]) -> Topic:
