@@ -170,6 +170,8 @@ def test_a_dead_broker_is_named_and_nothing_is_moved_onto_it(
     assert "node 2 is offline" in said
     with pytest.raises(ConfigError, match=r"kept-0: node 2 is offline or unknown"):
         mover.apply(reader.read(), Reassignment({TopicPartition("kept", 0): (2, 1)}), None, lambda _: None)
+    code, said = headgate("watch", "--brokers", kafka.bootstrap, "--times", "1", "--output", "json")
+    assert "node 2 is offline: the others carry the load" in [f["what"] for f in json.loads(said)["new"]]
     plan = tmp_path / "plan.json"
     assert headgate("advise", "--brokers", kafka.bootstrap, "--plan", "replace", "--save", str(plan))[0] == 0
     moved = json.loads(plan.read_text())["partitions"]

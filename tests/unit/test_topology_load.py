@@ -2,6 +2,7 @@
 
 import pytest
 
+from headgate.kafka.topology_metrics import BUSIEST_LOAD, LOAD_SKEW, NODE_LOAD, show
 from headgate.topology.cluster import Topology
 from headgate.topology.failures import failed
 from headgate.topology.load import default_load, node_load, shared_sqf_load, skew, water_level
@@ -59,6 +60,21 @@ def test_water_stands_level_over_the_columns_it_covers() -> None:
 def test_skew_is_the_busiest_node_over_the_mean() -> None:
     assert skew({1: 1.0, 2: 1.0, 3: 4.0}) == pytest.approx(2.0)
     assert skew({1: 0.0, 2: 0.0}) == 1.0
+
+
+def test_the_busiest_node_shows_in_the_metrics() -> None:
+    """B-26: node 2 gets 3 of 5, so 1.8 times a third; an average would say 1.67 for everybody."""
+    show(Standing(prototype(3.0, 2.0)))
+    seen = {
+        (sample.name, *sample.labels.values()): sample.value
+        for metric in (NODE_LOAD, BUSIEST_LOAD, LOAD_SKEW)
+        for family in metric.collect()
+        for sample in family.samples
+    }
+    assert seen["headgate_node_load", "2", "default"] == pytest.approx(3.0)
+    assert seen["headgate_node_load", "2", "node"] == pytest.approx(2.5)
+    assert seen["headgate_busiest_node_load", "default"] == pytest.approx(3.0)
+    assert seen["headgate_node_load_skew", "default"] == pytest.approx(1.8)
 
 
 def test_a_node_of_twice_the_capacity_may_carry_twice_the_traffic() -> None:
