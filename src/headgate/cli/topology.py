@@ -31,8 +31,10 @@ from headgate.cli.topology_view import print_advice, print_report, print_simulat
 from headgate.cli.topology_watch import watching
 from headgate.errors import ConfigError
 from headgate.kafka.reassign import Reassigner
+from headgate.model import TopicPartition
 from headgate.topology import advice as advising
 from headgate.topology.checks import USUAL, Thresholds
+from headgate.topology.cluster import Topology
 from headgate.topology.document import as_document
 from headgate.topology.findings import Severity
 from headgate.topology.page import page
@@ -315,18 +317,32 @@ def _write(file: Path, text: str) -> None:
         raise ConfigError(f"cannot write {file}: {error.strerror}") from error
 
 
+def _base(topology: Topology, plan: advising.Plan) -> dict[TopicPartition, tuple[int, ...]]:
+    """The replicas that a plan found and means to change."""
+    return {
+        at: partition.replicas
+        for topic in topology.topics
+        for partition in topic.partitions
+        if (at := TopicPartition(topic.name, partition.index)) in plan.change.replicas
+    }
+
+
 def _apply(live: LiveCluster, found: Source, plan: advising.Plan, throttle_bytes_per_s: int | None, yes: bool) -> None:
     if not yes and not typer.confirm(
         f"Apply plan {plan.name} to {found.name}: {len(plan.change)} partitions, {plan.copies} copies?", err=True
     ):
         raise ConfigError("nothing was applied")
-    mover = Reassigner(live.admin(), live.kafka_python)
+    admin = live.admin()
+    now = live.reader(admin).read()
+    if _base(found.topology, plan) != _base(now, plan):
+        raise ConfigError(
+            "the cluster has changed since the plan was made, and nothing was applied: ask for advice again"
+        )
+    mover = Reassigner(admin, live.kafka_python)
     try:
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task("reassigning (Ctrl-C takes it back)", total=len(plan.change))
-            done = mover.apply(
-                found.topology, plan.change, throttle_bytes_per_s, lambda p: bar.update(task, completed=p.done)
-            )
+            done = mover.apply(now, plan.change, throttle_bytes_per_s, lambda p: bar.update(task, completed=p.done))
     finally:
         mover.close()
     if not done:

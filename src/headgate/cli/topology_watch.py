@@ -62,10 +62,14 @@ def _followed(standing: Standing | None, seen: Topology, history: History, conso
         what = f"{len(seen.nodes)} nodes, {len(seen.topics)} topics, {seen.partitions} partitions"
     else:
         before, online = findings_of(standing), standing.topology.online
-        changed, after = standing.update(seen), standing
-        if online == seen.online and not changed:
+        old = {topic.name: topic.partitions for topic in standing.topology.topics}
+        new = {topic.name: topic.partitions for topic in seen.topics}
+        # Rates change all the time and are followed in silence.
+        moved = [name for name in standing.update(seen) if old.get(name) != new.get(name)]
+        after = standing
+        if online == seen.online and not moved:
             return after
-        what = _difference(online, seen.online, len(changed))
+        what = _difference(online, seen.online, len(moved))
     history.note(seen.epoch, after.overlaps)
     now = findings_of(after)
     known = {(f.kind, f.what) for f in before}

@@ -28,6 +28,8 @@ from headgate.topology.safety import objections
 
 ANSWER_S = 30.0
 POLL_S = 0.5
+SILENCE_S = 120.0
+"""How long the brokers may say nothing while a reassignment is watched."""
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _LEADERS, _FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 
@@ -64,7 +66,7 @@ class Reassigner:
         told: Callable[[Progress], None],
         cancelled: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """True when all is done, False when it was cancelled: then everything is as before.
+        """True when all is done, False when it was cancelled: then what was not done yet is as before.
 
         ConfigError, and nothing applied, if anything speaks against it.
         """
@@ -77,7 +79,7 @@ class Reassigner:
         throttled = _throttled(topology, change)
         with self._throttle(throttled, throttle_bytes_per_s if throttled.nodes else None):
             try:
-                self._begin(change)
+                self._begin(topology, change)
                 done = self._watch(change, told, cancelled)
             except KeyboardInterrupt:
                 done = False
@@ -112,16 +114,27 @@ class Reassigner:
     def close(self) -> None:
         self._mover.close()
 
-    def _begin(self, change: Reassignment) -> None:
+    def _begin(self, topology: Topology, change: Reassignment) -> None:
         refused = self._alter(change.replicas)
         if refused:
             self.cancel(change.replicas)
-            raise ConfigError("Kafka refused, and nothing was applied:\n  " + "\n  ".join(refused[:10]))
+            # What needed no copy was done at once, so it has to be done again the other way round.
+            before = {topic.name: topic.partitions for topic in topology.topics}
+            self._alter({at: before[at.topic][at.partition].replicas for at in change.replicas if at not in refused})
+            shown = [f"{at}: {why}" for at, why in sorted(refused.items())[:10]]
+            raise ConfigError("Kafka refused, and nothing was applied:\n  " + "\n  ".join(shown))
 
     def _watch(self, change: Reassignment, told: Callable[[Progress], None], cancelled: Callable[[], bool]) -> bool:
-        ours = frozenset(change.replicas)
+        """A broker that restarts meanwhile is waited for, within bounds."""
+        ours, heard_s = frozenset(change.replicas), time.monotonic()
         while True:
-            left = self.under_way() & ours
+            try:
+                left, heard_s = self.under_way() & ours, time.monotonic()
+            except KafkaUnavailable:
+                if time.monotonic() - heard_s > SILENCE_S:
+                    raise
+                time.sleep(POLL_S)
+                continue
             told(Progress(len(ours) - len(left), len(ours)))
             if not left:
                 return True
@@ -129,12 +142,14 @@ class Reassigner:
                 return False
             time.sleep(POLL_S)
 
-    def _alter(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> list[str]:
+    def _alter(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> dict[TopicPartition, str]:
         """What Kafka refused, and why."""
         wanted = {KafkaPythonPartition(at.topic, at.partition): new for at, new in replicas.items()}
         with _answering():
             answers = self._mover.alter_partition_reassignments(wanted)
-        return [f"{at.topic}-{at.partition}: {error.__name__}" for at, error in answers.items() if error is not None]
+        return {
+            TopicPartition(at.topic, at.partition): error.__name__ for at, error in answers.items() if error is not None
+        }
 
     def _elect(self, change: Reassignment) -> None:
         """Leadership goes to the first replicas; Kafka would do that by itself some minutes later."""

@@ -72,9 +72,7 @@ def _led(topic: Topic, leaders: list[int | None]) -> Topic:
 
 def _led_by(partition: Partition, leader: int | None) -> Partition:
     """Its replica list begins with the leader, so that Kafka brings leadership back there after a failure."""
-    if leader is None or (leader == partition.leader == partition.replicas[0]):
-        return partition
-    if leader == partition.leader:
-        return partition  # away from home for now: that is for an election, not for a reassignment
+    if leader is None or leader == partition.leader:
+        return partition  # if it leads away from home, that is for an election and not for a reassignment
     replicas = (leader, *(id for id in partition.replicas if id != leader))
     return replace(partition, leader=leader, replicas=replicas)

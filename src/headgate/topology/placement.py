@@ -3,9 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 
 from headgate.topology.cluster import Node, Partition, Topic, Topology
 from headgate.topology.groups import Group
+
+FEW_SETS = 16
+"""Up to this many, every number of node sets is tried; above, only some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +45,13 @@ def separate_seats(topology: Topology, groups: Sequence[Group]) -> list[Seats]:
     )
     best: list[Seats] = []
     lowest = math.inf
-    for sets in range(min(len(groups), len(nodes) // max(1, copies)), 0, -1):
+    sets = min(len(groups), len(nodes) // max(1, copies))
+    while sets > 0:
         dealt = _dealt(_chunks(ordered, sets), nodes)
         busiest = max(_pressure(seats, topics, topology) for seats in dealt)
         if busiest < lowest * (1 - 1e-9):
             best, lowest = dealt, busiest
+        sets = sets * 3 // 4 if sets > FEW_SETS else sets - 1
     return best
 
 
@@ -159,16 +165,19 @@ def _topic_on(topic: Topic, place: Seats, load: dict[int, float], held: dict[int
         for partition in movable:
             if partition.index not in leaders:
                 seat(partition, wish(partition))
-    moved = {p.index: _partition_on(p, leaders[p.index], place.replicas, held) for p in movable}
+    nodes = frozenset(place.replicas)
+    moved = {p.index: _partition_on(p, leaders[p.index], nodes, held) for p in movable}
     return replace(topic, partitions=tuple(moved.get(p.index, p) for p in topic.partitions))
 
 
-def _partition_on(partition: Partition, leader: int, nodes: Sequence[int], held: dict[int, int]) -> Partition:
+def _partition_on(partition: Partition, leader: int, nodes: frozenset[int], held: dict[int, int]) -> Partition:
     """Followers stay where they are if they may; others go to the nodes with the fewest replicas."""
-    wanted = len(partition.replicas)
-    followers = [id for id in partition.replicas if id in nodes and id != leader][: wanted - 1]
-    fresh = sorted((id for id in nodes if id != leader and id not in followers), key=lambda id: (held[id], id))
-    replicas = (leader, *followers, *fresh[: wanted - 1 - len(followers)])
+    wanted = len(partition.replicas) - 1
+    followers = [id for id in partition.replicas if id in nodes and id != leader][:wanted]
+    if missing := wanted - len(followers):
+        free = nodes.difference(followers, (leader,))
+        followers += nsmallest(missing, free, key=lambda id: (held[id], id))
+    replicas = (leader, *followers)
     for id in replicas:
         held[id] += 1
     return Partition(partition.index, leader, replicas, replicas)
