@@ -109,14 +109,14 @@ def test_a_move_under_way_is_throttled_watched_refused_a_second_time_and_taken_b
 ) -> None:
     create(admin, "heavy", [[1, 2]])
     producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
-    for _ in range(200):
-        producer.produce("heavy", b"x" * 10_000)
+    for _ in range(400):
+        producer.produce("heavy", b"x" * 100_000)
     assert producer.flush(30) == 0
     before = ClusterReader(admin).read()
     change = Reassignment({TopicPartition("heavy", 0): (3, 1)})
     cancel, began, outcome = threading.Event(), threading.Event(), list[bool]()
 
-    def move() -> None:  # two megabytes at a kilobyte a second: it cannot be done before it is cancelled
+    def move() -> None:  # forty megabytes at a kilobyte a second, of which Kafka lets some ten pass at once
         outcome.append(mover.apply(before, change, 1_000, lambda _: began.set(), cancel.is_set))
 
     moving = threading.Thread(target=move)

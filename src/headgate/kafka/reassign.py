@@ -53,10 +53,8 @@ class Reassigner:
 
     def under_way(self) -> frozenset[TopicPartition]:
         """What Kafka is moving now, whoever asked for it."""
-        with _answering():
-            return frozenset(
-                TopicPartition(at.topic, at.partition) for at in self._mover.list_partition_reassignments()
-            )
+        found = self._asked(self._mover.list_partition_reassignments)
+        return frozenset(TopicPartition(at.topic, at.partition) for at in found)
 
     def apply(
         self,
@@ -145,11 +143,21 @@ class Reassigner:
     def _alter(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> dict[TopicPartition, str]:
         """What Kafka refused, and why."""
         wanted = {KafkaPythonPartition(at.topic, at.partition): new for at, new in replicas.items()}
-        with _answering():
-            answers = self._mover.alter_partition_reassignments(wanted)
+        answers = self._asked(lambda: self._mover.alter_partition_reassignments(wanted))
         return {
             TopicPartition(at.topic, at.partition): error.__name__ for at, error in answers.items() if error is not None
         }
+
+    def _asked(self, question: Callable[[], Any]) -> Any:
+        """Again for a while where a broker that is gone was asked: the client then learns of another one."""
+        until = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                return question()
+            except KafkaPythonError as error:
+                if not error.retriable or time.monotonic() > until:
+                    raise _not_done(error) from error
+                time.sleep(POLL_S)
 
     def _elect(self, change: Reassignment) -> None:
         """Leadership goes to the first replicas; Kafka would do that by itself some minutes later."""
@@ -167,31 +175,43 @@ class Reassigner:
             )
 
     def _throttles_in_force(self, topology: Topology) -> list[str]:
-        found = {}
-        for id in sorted(topology.online):  # librdkafka takes one broker per question
-            with _answering():
-                (answer,) = self._admin.describe_configs([ConfigResource(ResourceType.BROKER, str(id))]).values()
-                found[id] = answer.result(ANSWER_S)
         return [
             f"node {id} already has {name}: another reassignment was left half-finished; end it with "
             "`headgate topology cancel`"
-            for id, settings in found.items()
+            for id in sorted(topology.online)
+            for name in self._rates_of(id)
+        ]
+
+    def _rates_of(self, node: int) -> dict[str, str]:
+        """The throttles that a node itself says are set on it."""
+        with _answering():  # librdkafka takes one broker per question, and asks that broker
+            (answer,) = self._admin.describe_configs([ConfigResource(ResourceType.BROKER, str(node))]).values()
+            settings = answer.result(ANSWER_S)
+        return {
+            name: settings[name].value
             for name in _RATES
             if name in settings and settings[name].source == ConfigSource.DYNAMIC_BROKER_CONFIG.value
-        ]
+        }
 
     @contextmanager
     def _throttle(self, what: "_Throttled", bytes_per_s: int | None) -> Iterator[None]:
+        """In force on every node before the first byte is copied; nodes learn of settings one after the other."""
         if bytes_per_s is None:
             yield
             return
         rates = {name: str(bytes_per_s) for name in _RATES}
-        on = [_resource(ResourceType.BROKER, str(id), rates) for id in what.nodes]
-        on += [_resource(ResourceType.TOPIC, topic, values) for topic, values in what.topics.items()]
+        # Topics first: a node that knows of its rate knows of what came before.
+        on = [_resource(ResourceType.TOPIC, topic, values) for topic, values in what.topics.items()]
+        on += [_resource(ResourceType.BROKER, str(id), rates) for id in what.nodes]
         off = [_resource(ResourceType.BROKER, str(id), dict.fromkeys(_RATES)) for id in what.nodes]
         off += [_resource(ResourceType.TOPIC, topic, dict.fromkeys(values)) for topic, values in what.topics.items()]
         try:
             self._configure(on)
+            until = time.monotonic() + ANSWER_S
+            while any(self._rates_of(id) != rates for id in what.nodes):
+                if time.monotonic() > until:
+                    raise KafkaUnavailable(f"the throttle was not in force after {ANSWER_S:g} s: nothing was moved")
+                time.sleep(0.1)
             yield
         finally:
             self._configure(off)
@@ -242,9 +262,13 @@ def _resource(kind: ResourceType, name: str, values: Mapping[str, str | None]) -
 def _answering() -> Iterator[None]:
     try:
         yield
-    except (KafkaPythonError, KafkaException, TimeoutError) as error:
-        said = error.args[0].str() if isinstance(error, KafkaException) else repr(error)
-        raise KafkaUnavailable(
-            f"the brokers did not do as asked ({said}): check with `headgate topology report`, and end what is half "
-            "done with `headgate topology cancel`"
-        ) from error
+    except (KafkaException, TimeoutError) as error:
+        raise _not_done(error) from error
+
+
+def _not_done(error: Exception) -> KafkaUnavailable:
+    said = error.args[0].str() if isinstance(error, KafkaException) else repr(error)
+    return KafkaUnavailable(
+        f"the brokers did not do as asked ({said}): check with `headgate topology report`, and end what is half "
+        "done with `headgate topology cancel`"
+    )
