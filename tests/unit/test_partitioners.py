@@ -11,7 +11,7 @@ from headgate.errors import ConfigError
 from headgate.producers.inflight import JoinShortestOf, LatencyWeighted, SqfInflight
 from headgate.producers.murmur2 import murmur2, partition_of_key
 from headgate.producers.node import NodeRoundRobin
-from headgate.producers.nodes import NodeState
+from headgate.producers.nodes import NodeState, Usage
 from headgate.producers.protocol import ClusterView, Partitioner
 from headgate.producers.registry import build_partitioner
 from headgate.producers.round_robin import DefaultRoundRobin, Improved
@@ -121,9 +121,10 @@ def test_counters_that_reach_their_limit_change_no_choice() -> None:
 
 def test_usage_far_apart_is_halved_and_keeps_its_order() -> None:
     leads: dict[str, tuple[tuple[int, ...], count[int]]] = {"A": ((0,), count())}
-    nodes = [NodeState(1, 100.0, leads), NodeState(2, 90.0, leads), NodeState(3, 10.0, leads), NodeState(4, 0.0)]
+    used = [(1, 100.0, leads), (2, 90.0, leads), (3, 10.0, leads)]
+    nodes = [*(NodeState(id, Usage(usage), led) for id, usage, led in used), NodeState(4, Usage())]
     shrink(nodes, limit=100)
-    assert [node.usage for node in nodes] == [45.0, 40.0, 0.0, 0.0]
+    assert [node.usage.value for node in nodes] == [45.0, 40.0, 0.0, 0.0]
 
 
 def test_a_node_that_comes_back_gets_its_share_and_not_everything() -> None:
@@ -222,6 +223,18 @@ def test_records_on_their_way_steer_away_from_a_slow_node() -> None:
         if partition != 0:
             sqf.acknowledged("A", partition, 0.001, view)
     assert Counter(chosen)[0] == 1
+
+
+def test_a_node_that_comes_back_has_nothing_on_its_way() -> None:
+    """Node 2 holds ten records that it has not acknowledged; those that node 1 lost count for nobody."""
+    sqf, healthy, without = SqfInflight(start=zero), ClusterView.of(U), ClusterView.of(failed(U, [1]))
+    for partition in [sqf.partition("A", None, b"", healthy) for _ in range(10)]:
+        if partition == 0:
+            sqf.acknowledged("A", partition, None, healthy)
+    sent(sqf, "A", without, 5)
+    back = ClusterView.of(recovered(failed(U, [1]), [1]))
+    assert sent(sqf, "A", back, 10) == {0: 10}
+    assert sent(sqf, "A", back, 2)[0] == 1
 
 
 def test_latency_counts_with_what_is_on_its_way() -> None:

@@ -15,7 +15,7 @@ class SqfInflight:
 
     def __init__(self, allow_keys: bool = False, start: Seed = random_start) -> None:
         self._allow_keys = allow_keys
-        self._maps = NodeMaps(start)
+        self._maps = NodeMaps(start, join_at_least=False)  # a node that joins has nothing on its way
         self._offline = DefaultRoundRobin(start)
         self._sent: dict[tuple[str, str, int], deque[NodeState]] = {}
         """By cluster and partition, who got each record that is on its way; acknowledgements come in the same order."""
@@ -27,7 +27,7 @@ class SqfInflight:
         if not nodes:
             return self._offline.partition(topic, None, value, cluster)
         node = self._chosen(nodes)
-        node.usage += 1
+        node.usage.value += 1
         partition = node.next_partition(topic)
         self._sent.setdefault((cluster.cluster, topic, partition), deque()).append(node)
         return partition
@@ -36,18 +36,14 @@ class SqfInflight:
         waiting = self._sent.get((cluster.cluster, topic, partition))
         if waiting:  # what was sent while nobody led the topic was not counted
             node = waiting.popleft()
-            node.usage -= 1
+            node.usage.value -= 1
             if latency_s is not None:
                 self._learned(node.id, latency_s)
-            # After a change of the topology the node counts under a new state.
-            now = self._maps.of(cluster).nodes.get(node.id)
-            if now is not None and now is not node:
-                now.usage = max(0.0, now.usage - 1)
 
     def _chosen(self, nodes: Sequence[NodeState]) -> NodeState:
         chosen = nodes[0]
         for node in nodes:
-            if node.usage < chosen.usage:
+            if node.usage.value < chosen.usage.value:
                 chosen = node
         return chosen
 
@@ -67,7 +63,7 @@ class JoinShortestOf(SqfInflight):
         self._d, self._random = d, random.Random(seed)
 
     def _chosen(self, nodes: Sequence[NodeState]) -> NodeState:
-        return min(self._random.sample(nodes, min(self._d, len(nodes))), key=lambda node: node.usage)
+        return min(self._random.sample(nodes, min(self._d, len(nodes))), key=lambda node: node.usage.value)
 
 
 class LatencyWeighted(SqfInflight):
@@ -85,7 +81,7 @@ class LatencyWeighted(SqfInflight):
         known = self._latency_s
         # A node that nobody has heard of yet counts as faster than all others, so that it is tried.
         guess = min(known.values(), default=1.0) / 2
-        return min(nodes, key=lambda node: (node.usage + 1) * known.get(node.id, guess))
+        return min(nodes, key=lambda node: (node.usage.value + 1) * known.get(node.id, guess))
 
     def _learned(self, node: int, latency_s: float) -> None:
         before = self._latency_s.get(node, latency_s)

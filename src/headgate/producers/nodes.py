@@ -9,11 +9,18 @@ from headgate.producers.round_robin import POSITIVE, Seed
 
 
 @dataclass(slots=True)
+class Usage:
+    """How much a node has of what a partitioner counts; one object for as long as the node stays in the cluster."""
+
+    value: float = 0.0
+
+
+@dataclass(slots=True)
 class NodeState:
     """One node. `led` maps a topic to the partitions led here and their own counter."""
 
     id: int
-    usage: float = 0.0
+    usage: Usage
     led: dict[str, tuple[tuple[int, ...], "count[int]"]] = field(default_factory=dict)
 
     def next_partition(self, topic: str) -> int:
@@ -34,9 +41,10 @@ class Maps:
 class NodeMaps:
     """Maps of every cluster that an instance serves; counters survive changes of the topology."""
 
-    def __init__(self, start: Seed, keep_usage: bool = False) -> None:
-        """`keep_usage`: a node that comes back keeps the usage it had when it left."""
-        self._start, self._keep_usage = start, keep_usage
+    def __init__(self, start: Seed, keep_usage: bool = False, join_at_least: bool = True) -> None:
+        """`keep_usage`: a node that comes back keeps the usage it had when it left. `join_at_least`: one that joins
+        starts at the usage of the least used (B-34) and not at nothing."""
+        self._start, self._keep_usage, self._join_at_least = start, keep_usage, join_at_least
         self._left: dict[tuple[str, int], float] = {}
         self._maps: dict[str, Maps] = {}
         self._counters: dict[tuple[str, int, str], count[int]] = {}
@@ -56,14 +64,13 @@ class NodeMaps:
 
     def _followed(self, before: Maps | None, cluster: ClusterView) -> Maps:
         old = before.nodes if before else {}
-        # B-34: a node that joins at nothing would get every record until it has caught up with the others.
-        least = min((old[id].usage for id in cluster.nodes if id in old), default=0.0)
+        least = min((old[id].usage.value for id in cluster.nodes if id in old), default=0.0)
         nodes = {
-            id: NodeState(id, old[id].usage if id in old else self._joins_at(id, cluster, least))
+            id: NodeState(id, old[id].usage if id in old else Usage(self._joins_at(id, cluster, least)))
             for id in cluster.nodes
         }
         for id in old.keys() - nodes.keys():
-            self._left[cluster.cluster, id] = old[id].usage
+            self._left[cluster.cluster, id] = old[id].usage.value
         nodes_of = {}
         for topic, leaders in cluster.leaders.items():
             for id, partitions in leaders.items():
@@ -73,7 +80,9 @@ class NodeMaps:
         return Maps(cluster, nodes_of, nodes)
 
     def _joins_at(self, id: int, cluster: ClusterView, least: float) -> float:
-        return self._left.get((cluster.cluster, id), least) if self._keep_usage else least
+        if self._keep_usage and (cluster.cluster, id) in self._left:
+            return self._left[cluster.cluster, id]
+        return least if self._join_at_least else 0.0
 
 
 def refuse_key(topic: str) -> ConfigError:

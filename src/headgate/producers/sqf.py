@@ -40,23 +40,23 @@ class ShortestQueueFirst:
             return self._offline.partition(topic, None, value, cluster)
         chosen = nodes[0]
         for node in nodes:
-            if node.usage < chosen.usage:
+            if node.usage.value < chosen.usage.value:
                 chosen = node
-        chosen.usage += len(value or b"") if self._count_bytes else 1
-        if chosen.usage >= self._limit:
+        chosen.usage.value += len(value or b"") if self._count_bytes else 1
+        if chosen.usage.value >= self._limit:
             shrink(self._maps.of(cluster).nodes.values(), self._limit)
         return chosen.next_partition(topic)
 
     def usage(self, cluster: ClusterView) -> dict[int, float]:
-        return {id: node.usage for id, node in self._maps.of(cluster).nodes.items()}
+        return {id: node.usage.value for id, node in self._maps.of(cluster).nodes.items()}
 
 
 def shrink(nodes: Iterable[NodeState], limit: int) -> None:
     """B-33: numbers come down and keep their order. Nodes that lead nothing stay low and do not set the minimum."""
     everybody = list(nodes)
-    least = min(node.usage for node in everybody if node.led)
+    least = min(node.usage.value for node in everybody if node.led)
     for node in everybody:
-        node.usage = max(0.0, node.usage - least)
-    if max(node.usage for node in everybody) >= limit / 2:
+        node.usage.value = max(0.0, node.usage.value - least)
+    if max(node.usage.value for node in everybody) >= limit / 2:
         for node in everybody:
-            node.usage /= 2
+            node.usage.value /= 2
