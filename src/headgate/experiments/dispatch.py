@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from headgate.errors import ConfigError
 from headgate.producers.registry import build_partitioner
@@ -158,7 +159,8 @@ def _failures(duration_s: float) -> tuple[Change, ...]:
 def _with(
     name: str, topology: Topology, arrivals_per_s: float, changes: tuple[Change, ...], jobs: int, seed: int
 ) -> Outcome:
-    policy = ByPartitioner([build_partitioner(name)], topology, ["U2"])
+    seeded: dict[str, Any] = {"start": lambda: seed} | ({"seed": seed} if name == "jsq" else {})
+    policy = ByPartitioner([build_partitioner(name, seeded)], topology, ["U2"])
     return simulate(World(2, arrivals_per_s, sets=policy.queue_sets, changes=changes), policy, jobs, seed)
 
 
