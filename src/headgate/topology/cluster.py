@@ -43,11 +43,6 @@ class Topic:
                 counts[partition.leader] = counts.get(partition.leader, 0) + 1
         return counts
 
-    @property
-    def replication_factor(self) -> int:
-        """Of its least replicated partition."""
-        return min((len(p.replicas) for p in self.partitions), default=0)
-
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:

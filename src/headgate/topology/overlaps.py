@@ -88,10 +88,6 @@ class Overlaps:
         return self._shared_nodes
 
     @property
-    def masks(self) -> tuple[int, ...]:
-        return tuple(self._topics_of)
-
-    @property
     def offline(self) -> tuple[str, ...]:
         return tuple(sorted(self._offline))
 

@@ -1,6 +1,6 @@
 """Kafka's reassignment file: read, written, and applied to a cluster before anybody applies it for real (B-2)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,8 +94,3 @@ def copies(before: Topology, change: Reassignment) -> int:
     """Replicas that must be copied to a node that has none yet; the rest only changes order or goes away."""
     held = {TopicPartition(topic.name, p.index): set(p.replicas) for topic in before.topics for p in topic.partitions}
     return sum(len(set(replicas) - held[at]) for at, replicas in change.replicas.items())
-
-
-def merged(changes: Iterable[Reassignment]) -> Reassignment:
-    """Later ones win."""
-    return Reassignment({at: replicas for change in changes for at, replicas in change.replicas.items()})
