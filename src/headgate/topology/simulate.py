@@ -145,10 +145,12 @@ def simulate(
 
 
 def _scenarios(online: list[int], size: int, most: int, seed: int) -> Iterator[tuple[int, ...]]:
-    if math.comb(len(online), size) <= most:
-        yield from combinations(online, size)
-        return
     draw, seen = random.Random(seed), set[tuple[int, ...]]()
+    if math.comb(len(online), size) <= most:
+        everything = list(combinations(online, size))
+        draw.shuffle(everything)  # if time runs out, what was seen is a fair sample
+        yield from everything
+        return
     while len(seen) < most:
         nodes = tuple(sorted(draw.sample(online, size)))
         if nodes not in seen:
