@@ -3,14 +3,22 @@
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import commit, cycle, deciding, packing
+from benchmarks import commit, cycle, deciding, packing, sustained, topology
 from benchmarks.ratio import Ratio
 
 
 def main() -> None:
     console = Console()
     results: list[Ratio] = []
-    for name, module in (("commit", commit), ("cycle", cycle), ("packing", packing), ("deciding", deciding)):
+    modules = {
+        "commit": commit,
+        "cycle": cycle,
+        "sustained": sustained,
+        "packing": packing,
+        "deciding": deciding,
+        "topology": topology,
+    }
+    for name, module in modules.items():
         with console.status(f"measuring {name}"):
             results += module.run()
     table = Table(title="Median time against a peer, measured in turns in one run", title_justify="left")

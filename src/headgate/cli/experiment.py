@@ -2,7 +2,13 @@
 
 import typer
 
-from headgate.cli import experiment_handovers, experiment_latency, experiment_packing, experiment_reality
+from headgate.cli import (
+    experiment_dispatch,
+    experiment_handovers,
+    experiment_latency,
+    experiment_packing,
+    experiment_reality,
+)
 
 app = typer.Typer(
     no_args_is_help=True, help="Runs a published experiment again, with ours beside it, and writes a report."
@@ -12,3 +18,4 @@ app.command()(experiment_latency.latency)
 app.command()(experiment_latency.baselines)
 app.command()(experiment_reality.reality)
 app.command()(experiment_handovers.handovers)
+app.command()(experiment_dispatch.dispatch)

@@ -22,6 +22,7 @@ from headgate.cli import (
     run,
     simulate,
     status,
+    topology,
     verify,
 )
 from headgate.errors import HeadgateError
@@ -50,6 +51,7 @@ app.add_typer(group.app, name="group", rich_help_panel="Ordinary consumer groups
 app.command(rich_help_panel="Choose a policy")(simulate.simulate)
 app.command(rich_help_panel="Choose a policy")(plan.plan)
 app.command(rich_help_panel="Try out")(load.load)
+app.add_typer(topology.app, name="topology", rich_help_panel="Watch")
 app.add_typer(kafka.app, name="kafka", rich_help_panel="Try out")
 app.add_typer(experiment.app, name="experiment", rich_help_panel="Try out")
 

@@ -1,0 +1,351 @@
+"""`headgate topology`: which nodes carry more than their share, what failures would do, and what to do about it."""
+
+import json
+import time
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from headgate.cli.logs import log_to
+from headgate.cli.quantities import positive_bytes, positive_s
+from headgate.cli.topology_source import (
+    CLUSTER,
+    Brokers,
+    Change,
+    From,
+    Internal,
+    LiveCluster,
+    Measure,
+    PipelineOption,
+    Source,
+    live_cluster,
+    load_source,
+    read_text,
+)
+from headgate.cli.topology_view import print_advice, print_report, print_simulation, print_spares, print_verdict
+from headgate.cli.topology_watch import watching
+from headgate.errors import ConfigError
+from headgate.kafka.reassign import Reassigner
+from headgate.model import TopicPartition
+from headgate.topology import advice as advising
+from headgate.topology.checks import USUAL, Thresholds
+from headgate.topology.cluster import Topology
+from headgate.topology.document import as_document
+from headgate.topology.findings import Severity
+from headgate.topology.page import page
+from headgate.topology.potential import potential_overlaps
+from headgate.topology.reassignment import read_reassignment
+from headgate.topology.report import Report, as_json, make_report
+from headgate.topology.simulate import MOST_SCENARIOS, spare_for
+from headgate.topology.simulate import simulate as simulated
+from headgate.topology.standing import Standing
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="""Kafka's topology: which nodes carry more than their share, and what to do.
+
+  [bold]headgate topology report --brokers kafka-1:9092[/]   what is wrong, worst first
+  [bold]headgate topology report --from cluster.json[/]      the same for a file, in CI
+  [bold]headgate topology simulate --failures 2 …[/]         what failures would do
+  [bold]headgate topology advise …[/]                        reassignments and what they bring
+
+Exit codes: 0 nothing to report, 1 findings as bad as --fail-on, 2 unusable
+input, 4 no broker answered.""",
+)
+
+
+class Output(StrEnum):
+    table = "table"
+    json = "json"
+    html = "html"
+
+
+class FailOn(StrEnum):
+    note = "note"
+    warning = "warning"
+    critical = "critical"
+    never = "never"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="For people, for programs, or as a page.")]
+FailOnOption = Annotated[FailOn, typer.Option(help="Exit with code 1 if a finding is at least this bad.")]
+Failures = Annotated[int, typer.Option(help="Simulate failures of up to this many nodes.", min=0, max=5)]
+Scenarios = Annotated[int, typer.Option(help="At most so many failures; beyond that a sample.", min=1)]
+TimeLimit = Annotated[float, typer.Option(help="At most so long for failures (30s).", parser=positive_s)]
+Unclean = Annotated[bool, typer.Option("--unclean", help="Replicas that are behind may lead (and lose records).")]
+Overload = Annotated[float, typer.Option(help="Report a node above so many times its share.", min=1.0)]
+Skew = Annotated[float, typer.Option(help="Report a topic if a node has more than so many even shares.", min=1.0)]
+
+
+@app.command()
+def report(
+    source: From = CLUSTER,
+    brokers: Brokers = None,
+    pipeline: PipelineOption = None,
+    change: Change = None,
+    output: OutputOption = Output.table,
+    fail_on: FailOnOption = FailOn.warning,
+    failures: Failures = 1,
+    scenarios: Scenarios = MOST_SCENARIOS,
+    time_limit: TimeLimit = 5.0,
+    unclean: Unclean = False,
+    overload: Overload = USUAL.overload,
+    uneven: Skew = USUAL.uneven_skew,
+    measure: Measure = None,
+    internal: Internal = False,
+) -> None:
+    """A verdict in one line, then what is wrong, worst first, each with evidence and what to do.
+
+    [bold]headgate topology report --brokers kafka-1:9092 --measure 10s[/]
+    [bold]headgate topology report --from cluster.json --fail-on critical[/]
+    [bold]headgate topology report --brokers … --change plan.json[/]   before you apply it
+    [bold]headgate topology report --brokers … -o html > topology.html[/]
+    """
+    log_to(None)
+    found = load_source(source, brokers, pipeline, change, internal, measure)
+    standing = Standing(found.topology)
+    made = _report(standing, found, Thresholds(uneven, overload), failures, scenarios, time_limit, unclean)
+    if output is Output.json:
+        typer.echo(json.dumps(as_json(made), indent=2))
+    elif output is Output.html:
+        typer.echo(page(made, standing), nl=False)
+    else:
+        print_report(Console(), made)
+    _leave(made, fail_on)
+
+
+@app.command()
+def simulate(
+    source: From = CLUSTER,
+    brokers: Brokers = None,
+    pipeline: PipelineOption = None,
+    change: Change = None,
+    output: OutputOption = Output.table,
+    fail_on: FailOnOption = FailOn.never,
+    failures: Failures = 1,
+    scenarios: Scenarios = MOST_SCENARIOS,
+    time_limit: TimeLimit = 60.0,
+    unclean: Unclean = False,
+    spare: Annotated[bool, typer.Option("--spare", help="Also: what a standby for each node would cost.")] = False,
+    measure: Measure = None,
+    internal: Internal = False,
+) -> None:
+    """Fails every node, or every set of nodes up to --failures, elects new leaders and compares.
+
+    [bold]headgate topology simulate --brokers kafka-1:9092 --failures 2[/]
+    [bold]headgate topology simulate --from cluster.json --spare[/]
+    """
+    log_to(None)
+    found = load_source(source, brokers, pipeline, change, internal, measure)
+    standing = Standing(found.topology)
+    made = _report(standing, found, USUAL, failures, scenarios, time_limit, unclean)
+    assert made.simulation is not None
+    spares = [spare_for(found.topology, id, max(1, failures)) for id in sorted(found.topology.online)] if spare else []
+    if output is Output.json:
+        document = as_json(made)["simulation"] | {"verdict": made.verdict}
+        typer.echo(json.dumps(document | ({"spares": [asdict(s) for s in spares]} if spare else {}), indent=2))
+    elif output is Output.html:
+        typer.echo(page(made, standing), nl=False)
+    else:
+        console = Console()
+        print_verdict(console, made)
+        print_simulation(console, made.simulation)
+        if spares:
+            print_spares(console, spares)
+    _leave(made, fail_on)
+
+
+@app.command()
+def advise(
+    source: From = CLUSTER,
+    brokers: Brokers = None,
+    pipeline: PipelineOption = None,
+    change: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Judge (and with --apply carry out) this reassignment file instead."),
+    ] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="table or json.")] = Output.table,
+    plan: Annotated[str | None, typer.Option(help="Take this plan instead of the best one.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Write the plan as a Kafka reassignment file.")] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Carry the plan out on the live cluster.")] = False,
+    throttle: Annotated[
+        float | None,
+        typer.Option(
+            metavar="BYTES",
+            help="With --apply: copy at most so much per second and node ('50 MB').",
+            parser=positive_bytes,
+        ),
+    ] = 50_000_000.0,
+    yes: Annotated[bool, typer.Option("--yes", help="With --apply: do not ask.")] = False,
+    measure: Measure = None,
+    internal: Internal = False,
+) -> None:
+    """Reassignments that would make the cluster more even, and what each would bring. Nothing is changed.
+
+    [bold]headgate topology advise --brokers kafka-1:9092 --save plan.json[/]
+    [bold]headgate topology advise --brokers kafka-1:9092 --plan leaders --apply[/]
+
+    With --apply Kafka's own reassignment does it, throttled, and this command waits; Ctrl-C takes it back.
+    """
+    log_to(None)
+    if output is Output.html:
+        raise ConfigError("advise prints a table or json; `headgate topology report -o html` draws the page")
+    found = load_source(source, brokers, pipeline, None, internal, measure)
+    if apply and found.live is None:
+        raise ConfigError(f"--apply needs a live cluster, and {found.name} is a file: give --brokers or --pipeline")
+    made = _judged(found, change) if change is not None else advising.advise(Standing(found.topology))
+    if output is Output.json:
+        typer.echo(json.dumps(advising.as_json(made), indent=2))
+    else:
+        print_advice(Console(), made)
+    if save is None and not apply:
+        return
+    chosen = _chosen(made, plan)
+    if save is not None:
+        _write(save, json.dumps(chosen.change.as_document(), indent=1) + "\n")
+        typer.echo(f"plan {chosen.name} written to {save}", err=True)
+    if apply:
+        assert found.live is not None
+        _apply(found.live, found, chosen, int(throttle) if throttle else None, yes)
+
+
+@app.command()
+def watch(
+    brokers: Brokers = None,
+    pipeline: PipelineOption = None,
+    interval: Annotated[float, typer.Option(help="How often to look (5s).", parser=positive_s)] = 5.0,
+    metrics_port: Annotated[int | None, typer.Option(help="Serve load per node as Prometheus metrics here.")] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="table, or json lines.")] = Output.table,
+    times: Annotated[int | None, typer.Option(help="End after so many looks.", min=1)] = None,
+    internal: Internal = False,
+) -> None:
+    """Says when leaders move and what that means; quiet while nothing changes. Until Ctrl-C.
+
+    [bold]headgate topology watch --brokers kafka-1:9092 --metrics-port 9400[/]
+    """
+    log_to(None)
+    if output is Output.html:
+        raise ConfigError("watch prints lines or json; `headgate topology report -o html` draws the page")
+    live = live_cluster(brokers, pipeline, internal)
+    watching(live, interval, times, metrics_port, as_json=output is Output.json)
+
+
+@app.command()
+def export(
+    brokers: Brokers = None,
+    pipeline: PipelineOption = None,
+    measure: Measure = None,
+    internal: Internal = False,
+) -> None:
+    """Prints a live cluster as the JSON file that --from reads: to keep, to change, to check in CI.
+
+    [bold]headgate topology export --brokers kafka-1:9092 > cluster.json[/]
+    """
+    log_to(None)
+    found = load_source(CLUSTER, brokers, pipeline, None, internal, measure)
+    typer.echo(json.dumps(as_document(found.topology), indent=1))
+
+
+@app.command()
+def cancel(brokers: Brokers = None, pipeline: PipelineOption = None) -> None:
+    """Takes back every reassignment that is under way, whoever began it, and removes its throttles.
+
+    [bold]headgate topology cancel --brokers kafka-1:9092[/]   after an --apply was killed
+    """
+    log_to(None)
+    live = live_cluster(brokers, pipeline, internal=True)
+    admin = live.admin()
+    topology = live.reader(admin).read()
+    mover = Reassigner(admin, live.kafka_python)
+    try:
+        taken_back = mover.cancel(mover.under_way())
+        mover.remove_throttles(topology)
+    finally:
+        mover.close()
+    typer.echo(f"{taken_back} reassignments taken back, throttles removed")
+
+
+def _report(
+    standing: Standing,
+    found: Source,
+    thresholds: Thresholds,
+    failures: int,
+    scenarios: int,
+    time_limit_s: float,
+    unclean: bool,
+) -> Report:
+    until = time.monotonic() + time_limit_s
+    seen = simulated(standing, failures, scenarios, unclean, out_of_time=lambda: time.monotonic() > until)
+    potentials = potential_overlaps(found.topology, standing.overlaps, max(1, failures)) if failures else None
+    return make_report(standing, found.name, thresholds, seen, potentials)
+
+
+def _leave(made: Report, fail_on: FailOn) -> None:
+    if fail_on is not FailOn.never and made.worst is not None and made.worst >= Severity[fail_on.value]:
+        raise typer.Exit(1)
+
+
+def _judged(found: Source, change: Path) -> advising.Advice:
+    wanted = read_reassignment(read_text(change), str(change))
+    return advising.judged(Standing(found.topology), wanted, str(change))
+
+
+def _chosen(made: advising.Advice, name: str | None) -> advising.Plan:
+    if name is None:
+        if not made.plans:
+            raise ConfigError("there is no plan to save or apply: nothing would become better")
+        return made.plans[0]
+    plan = made.named(name)
+    if plan is None:
+        known = [plan.name for plan in (*made.plans, *(plan for plan, _ in made.rejected))]
+        raise ConfigError(f"no plan {name!r} for this cluster: there are {', '.join(known)}")
+    if not plan.change.replicas:
+        raise ConfigError(f"plan {name} changes nothing")
+    return plan
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text)
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror}") from error
+
+
+def _base(topology: Topology, plan: advising.Plan) -> dict[TopicPartition, tuple[int, ...]]:
+    """The replicas that a plan found and means to change."""
+    return {
+        at: partition.replicas
+        for topic in topology.topics
+        for partition in topic.partitions
+        if (at := TopicPartition(topic.name, partition.index)) in plan.change.replicas
+    }
+
+
+def _apply(live: LiveCluster, found: Source, plan: advising.Plan, throttle_bytes_per_s: int | None, yes: bool) -> None:
+    if not yes and not typer.confirm(
+        f"Apply plan {plan.name} to {found.name}: {len(plan.change)} partitions, {plan.copies} copies?", err=True
+    ):
+        raise ConfigError("nothing was applied")
+    admin = live.admin()
+    now = live.reader(admin).read()
+    if _base(found.topology, plan) != _base(now, plan):
+        raise ConfigError(
+            "the cluster has changed since the plan was made, and nothing was applied: ask for advice again"
+        )
+    mover = Reassigner(admin, live.kafka_python)
+    try:
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("reassigning (Ctrl-C takes it back)", total=len(plan.change))
+            done = mover.apply(now, plan.change, throttle_bytes_per_s, lambda p: bar.update(task, completed=p.done))
+    finally:
+        mover.close()
+    if not done:
+        typer.echo("cancelled: partitions not yet moved are as they were", err=True)
+        raise typer.Exit(130)
+    typer.echo(f"plan {plan.name} applied: {len(plan.change)} partitions", err=True)

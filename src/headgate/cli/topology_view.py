@@ -1,0 +1,148 @@
+"""How `headgate topology` looks in the terminal."""
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from headgate.topology.advice import Advice, Effect, Plan
+from headgate.topology.findings import Finding, Severity, counted, joined
+from headgate.topology.lints import Lint
+from headgate.topology.report import Report
+from headgate.topology.simulate import Consequence, Pressure, Simulation, Spare
+
+_MOST_NODES, _MOST_SCENARIOS = 20, 10
+_STYLE = {Severity.critical: "bold red", Severity.warning: "yellow", Severity.note: "cyan"}
+
+
+def print_report(console: Console, report: Report) -> None:
+    print_verdict(console, report)
+    for finding in report.findings:
+        print_finding(console, finding)
+    console.print()
+    console.print(_nodes(report))
+    if not report.rates_known:
+        console.print("Every topic counts alike: no traffic is known (--measure 10s, --pipeline FILE).", style="dim")
+    if report.shared_sqf_gap:
+        console.print(f"shared SQF is exact to {report.shared_sqf_gap:.2g}", style="dim")
+    if report.simulation is not None:
+        print_simulation(console, report.simulation)
+    console.print("\n[bold]Round robin would be enough if[/]")
+    for c in report.preconditions:
+        sign = {True: "[green]yes[/]", False: "[red]no[/] ", None: "[dim]?[/]  "}[c.holds]
+        console.print(f"  {sign} {c.what} [dim]({escape(c.evidence)})[/]", highlight=False)
+
+
+def print_verdict(console: Console, report: Report) -> None:
+    style = _STYLE[report.worst] if report.worst and report.worst > Severity.note else "bold green"
+    console.print(f"[{style}]{escape(report.verdict)}[/]", highlight=False, soft_wrap=True)
+
+
+def print_finding(console: Console, finding: Finding) -> None:
+    style = _STYLE[finding.severity]
+    console.print(f"\n[{style}]{finding.severity.name}[/] {escape(finding.what)}", highlight=False)
+    for line in finding.evidence:
+        console.print(f"    {escape(line)}", highlight=False)
+    console.print(f"  [bold]→[/] {escape(finding.do)}", highlight=False)
+
+
+def print_simulation(console: Console, simulation: Simulation) -> None:
+    console.print("\n[bold]If nodes failed, worst first[/]")
+    table = _table("failed", "offline", "no acks=all", "newly uneven", "busiest", "its share", "with node", "overlap")
+    for c in simulation.consequences[:_MOST_SCENARIOS]:
+        table.add_row(*_consequence(c))
+    console.print(table)
+    for size, (seen, total) in simulation.covered.items():
+        left = "" if seen == total else ": a sample; raise --scenarios and --time-limit for more"
+        console.print(f"{seen:,} of {total:,} failures of {size} node(s) simulated{left}", style="dim")
+
+
+def _consequence(c: Consequence) -> Iterable[str]:
+    counts = (str(len(c.new.get(lint, ()))) for lint in (Lint.OFFLINE, Lint.UNWRITABLE, Lint.UNEVEN))
+    busiest = (f"node {c.default.busiest}", f"{c.default.skew:.2f}") if c.default else ("–", "–")
+    return (joined(c.failed), *counts, *busiest, f"{c.node.skew:.2f}" if c.node else "–", "yes" if c.partial else "no")
+
+
+def print_spares(console: Console, spares: Iterable[Spare]) -> None:
+    console.print("\n[bold]What a standby for each node would cost[/]")
+    table = _table("node", "topics", "capacity", "constant traffic", "without it", "shared spares", "one per topic")
+    for spare in spares:
+        pressed = spare.load_without
+        table.add_row(
+            str(spare.node),
+            str(spare.affected_topics),
+            f"{spare.capacity:g}",
+            f"{spare.replica_traffic:.4g}",
+            f"node {pressed.busiest}: {pressed.skew:.2f}" if pressed else "–",
+            str(spare.shared_spares),
+            str(spare.separate_spares),
+        )
+    console.print(table)
+
+
+def print_advice(console: Console, advice: Advice) -> None:
+    if not advice.plans:
+        console.print("[bold green]Nothing to gain[/]: no reassignment makes this cluster more even.")
+    for n, plan in enumerate(advice.plans):
+        best = " [green](best)[/]" if n == 0 else ""
+        console.print(f"\n[bold]{plan.name}[/]{best}: {escape(plan.what)}", highlight=False)
+        cost = f"{counted(len(plan.change), 'partition')} to change, {counted(plan.copies, 'replica')} to copy"
+        console.print(f"  {cost}", highlight=False)
+        console.print(_effect(plan))
+    for plan, why in advice.rejected:
+        console.print(f"[dim]not {plan.name}: {escape(why)}[/]", highlight=False)
+    for word in advice.words:
+        console.print(f"[bold]→[/] {escape(word)}", highlight=False)
+    if advice.new_partitions:
+        shown = sorted(advice.new_partitions.items())
+        listed = ", ".join(f"{name} to {count}" for name, count in shown[:5]) + (" …" if len(shown) > 5 else "")
+        console.print(
+            f"[bold]→[/] For equal node sets on all nodes, raise the partitions of: {escape(listed)}", highlight=False
+        )
+
+
+def _effect(plan: Plan) -> Table:
+    table = _table("", "before", "after")
+    before, after = plan.before, plan.after
+    rows = [
+        ("busiest node, times its share", _pressed(before.default), _pressed(after.default)),
+        ("the same with the node partitioner", _pressed(before.node), _pressed(after.node)),
+        ("uneven topics", str(before.uneven_topics), str(after.uneven_topics)),
+        ("offline or unwritable topics", str(before.broken_topics), str(after.broken_topics)),
+        ("topics without a second replica", str(before.lonely_topics), str(after.lonely_topics)),
+        ("topics with replicas out of sync", str(before.lagging_topics), str(after.lagging_topics)),
+        ("groups / nodes they share", _shared(before), _shared(after)),
+    ]
+    busiest = sorted(before.load, key=lambda id: -max(before.load[id], after.load[id]))[:_MOST_NODES]
+    rows += [(f"node {id}", f"{before.load[id]:.4g}", f"{after.load[id]:.4g}") for id in sorted(busiest)]
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _pressed(pressure: Pressure | None) -> str:
+    return f"{pressure.skew:.2f} (node {pressure.busiest})" if pressure else "–"
+
+
+def _shared(effect: Effect) -> str:
+    return f"{effect.groups} / {effect.shared_nodes}"
+
+
+def _nodes(report: Report) -> Table:
+    table = _table("node", "leaders", "topics", "groups", "load: default", "node", "shared SQF")
+    shown = sorted(report.rows, key=lambda row: -row.default_load)[:_MOST_NODES]
+    for row in sorted(shown, key=lambda row: row.id):
+        name = str(row.id) if row.online else f"[red]{row.id} offline[/]"
+        loads = (f"{load:.4g}" for load in (row.default_load, row.node_load, row.shared_sqf_load))
+        table.add_row(name, str(row.leaders), str(row.topics), str(row.groups), *loads)
+    if len(report.rows) > len(shown):
+        table.add_row(f"… {len(report.rows) - len(shown)} more", *[""] * 6)
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for n, column in enumerate(columns):
+        table.add_column(column, justify="left" if n == 0 else "right")
+    return table

@@ -1,0 +1,88 @@
+"""Partitioners that learn from acknowledgements which nodes are slow (B-40, B-47)."""
+
+import random
+from collections import deque
+from collections.abc import Sequence
+
+from headgate.errors import ConfigError
+from headgate.producers.nodes import NodeMaps, NodeState, refuse_key
+from headgate.producers.protocol import ClusterView
+from headgate.producers.round_robin import DefaultRoundRobin, Seed, random_start
+
+
+class SqfInflight:
+    """`sqf-inflight`: the node with the fewest records on their way gets the next one."""
+
+    def __init__(self, allow_keys: bool = False, start: Seed = random_start) -> None:
+        self._allow_keys = allow_keys
+        self._maps = NodeMaps(start, join_at_least=False)  # a node that joins has nothing on its way
+        self._offline = DefaultRoundRobin(start)
+        self._sent: dict[tuple[str, str, int], deque[NodeState]] = {}
+        """By cluster and partition, who got each record that is on its way; acknowledgements come in the same order."""
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
+        if key is not None and not self._allow_keys:
+            raise refuse_key(topic)
+        nodes = self._maps.of(cluster).nodes_of.get(topic)
+        if not nodes:
+            return self._offline.partition(topic, None, value, cluster)
+        node = self._chosen(nodes)
+        node.usage.value += 1
+        partition = node.next_partition(topic)
+        self._sent.setdefault((cluster.cluster, topic, partition), deque()).append(node)
+        return partition
+
+    def acknowledged(self, topic: str, partition: int, latency_s: float | None, cluster: ClusterView) -> None:
+        waiting = self._sent.get((cluster.cluster, topic, partition))
+        if waiting:  # what was sent while nobody led the topic was not counted
+            node = waiting.popleft()
+            node.usage.value -= 1
+            if latency_s is not None:
+                self._learned(node.id, latency_s)
+
+    def _chosen(self, nodes: Sequence[NodeState]) -> NodeState:
+        chosen = nodes[0]
+        for node in nodes:
+            if node.usage.value < chosen.usage.value:
+                chosen = node
+        return chosen
+
+    def _learned(self, node: int, latency_s: float) -> None:
+        pass
+
+
+class JoinShortestOf(SqfInflight):
+    """`jsq`: of d nodes drawn at random, the one with the fewest records on their way (B-47)."""
+
+    def __init__(
+        self, d: int = 2, allow_keys: bool = False, start: Seed = random_start, seed: int | None = None
+    ) -> None:
+        if d < 1:
+            raise ConfigError(f"jsq looks at d nodes, at least 1, not {d}")
+        super().__init__(allow_keys, start)
+        self._d, self._random = d, random.Random(seed)
+
+    def _chosen(self, nodes: Sequence[NodeState]) -> NodeState:
+        return min(self._random.sample(nodes, min(self._d, len(nodes))), key=lambda node: node.usage.value)
+
+
+class LatencyWeighted(SqfInflight):
+    """`latency-weighted`: records on their way count by how long the node takes for one."""
+
+    def __init__(self, half_life: int = 100, allow_keys: bool = False, start: Seed = random_start) -> None:
+        """`half_life`: acknowledgements after which an old latency counts half."""
+        if half_life < 1:
+            raise ConfigError(f"the half-life must be at least 1 acknowledgement, not {half_life}")
+        super().__init__(allow_keys, start)
+        self._kept = 0.5 ** (1 / half_life)
+        self._latency_s: dict[int, float] = {}
+
+    def _chosen(self, nodes: Sequence[NodeState]) -> NodeState:
+        known = self._latency_s
+        # A node that nobody has heard of yet counts as faster than all others, so that it is tried.
+        guess = min(known.values(), default=1.0) / 2
+        return min(nodes, key=lambda node: (node.usage.value + 1) * known.get(node.id, guess))
+
+    def _learned(self, node: int, latency_s: float) -> None:
+        before = self._latency_s.get(node, latency_s)
+        self._latency_s[node] = self._kept * before + (1 - self._kept) * latency_s

@@ -1,0 +1,32 @@
+"""`node`: round robin over nodes, then over the partitions within the node (B-31)."""
+
+from itertools import count
+
+from headgate.producers.nodes import NodeMaps, refuse_key
+from headgate.producers.protocol import ClusterView
+from headgate.producers.round_robin import POSITIVE, DefaultRoundRobin, Seed, random_start
+
+
+class NodeRoundRobin:
+    """Per topic, nodes differ by at most one record, and so do the partitions of a node."""
+
+    def __init__(self, allow_keys: bool = False, start: Seed = random_start) -> None:
+        self._allow_keys, self._start = allow_keys, start
+        self._maps = NodeMaps(start)
+        self._counters: dict[str, dict[str, count[int]]] = {}
+        self._offline = DefaultRoundRobin(start)
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
+        if key is not None and not self._allow_keys:
+            raise refuse_key(topic)
+        nodes = self._maps.of(cluster).nodes_of.get(topic)
+        if not nodes:  # nobody leads it (B-35), or nobody knows it
+            return self._offline.partition(topic, None, value, cluster)
+        counters = self.counters_of(cluster)
+        counter = counters.get(topic)
+        if counter is None:
+            counter = counters.setdefault(topic, count(self._start()))
+        return nodes[(next(counter) & POSITIVE) % len(nodes)].next_partition(topic)
+
+    def counters_of(self, cluster: ClusterView) -> dict[str, "count[int]"]:
+        return self._counters.setdefault(cluster.cluster, {})

@@ -1,0 +1,49 @@
+"""The one question a partitioner answers, and what it may know of the cluster (B-27)."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from headgate.topology.cluster import Topology
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterView:
+    """Who leads what, laid out for producers. A change of the cluster is a new view, swapped as a whole (B-1)."""
+
+    cluster: str
+    """Which cluster, for partitioners that serve several."""
+    partitions: dict[str, tuple[int, ...]]
+    """All partitions of each topic."""
+    available: dict[str, tuple[int, ...]]
+    """Those with a live leader."""
+    leaders: dict[str, dict[int, tuple[int, ...]]]
+    """By topic, the nodes that lead it in the order of their ids, and the partitions each leads."""
+    nodes: tuple[int, ...]
+    """Live nodes."""
+
+    @classmethod
+    def of(cls, topology: Topology, cluster: str = "") -> "ClusterView":
+        partitions, available, leaders = {}, {}, {}
+        for topic in topology.topics:
+            led: dict[int, list[int]] = {}
+            for partition in topic.partitions:
+                if partition.leader is not None:
+                    led.setdefault(partition.leader, []).append(partition.index)
+            partitions[topic.name] = tuple(p.index for p in topic.partitions)
+            available[topic.name] = tuple(p.index for p in topic.partitions if p.leader is not None)
+            leaders[topic.name] = {node: tuple(led[node]) for node in sorted(led)}
+        return cls(cluster, partitions, available, leaders, tuple(sorted(topology.online)))
+
+
+class Partitioner(Protocol):
+    """One instance may serve several producers at once, from several threads."""
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int: ...
+
+
+class Listening(Partitioner, Protocol):
+    """A partitioner that learns from acknowledgements (B-40)."""
+
+    def acknowledged(self, topic: str, partition: int, latency_s: float | None, cluster: ClusterView) -> None:
+        """The record was written; or given up, then there is no latency."""
+        ...

@@ -1,0 +1,62 @@
+"""`sqf`: the node that was sent least, over all topics of the instance, gets the next record (B-32 to B-36)."""
+
+from collections.abc import Iterable
+
+from headgate.errors import ConfigError
+from headgate.producers.nodes import NodeMaps, NodeState, refuse_key
+from headgate.producers.protocol import ClusterView
+from headgate.producers.round_robin import DefaultRoundRobin, Seed, random_start
+
+LIMIT = 2**31 - 1
+
+
+class ShortestQueueFirst:
+    """Producers that share an instance share the weights of nodes, and still write only to their own topics.
+
+    Usage is what was sent, without what has left since: it levels totals. No lock is taken: two threads that count at
+    the same instant may lose one record's weight, which moves the balance by that record.
+    """
+
+    def __init__(
+        self,
+        allow_keys: bool = False,
+        count_bytes: bool = False,
+        keep_usage: bool = False,
+        limit: int = LIMIT,
+        start: Seed = random_start,
+    ) -> None:
+        """`keep_usage`: a node that comes back keeps what it had instead of joining at the least used one's level."""
+        if limit < 4:
+            raise ConfigError(f"the limit of usage counters must be at least 4, not {limit}")
+        self._allow_keys, self._count_bytes, self._limit = allow_keys, count_bytes, limit
+        self._maps = NodeMaps(start, keep_usage)
+        self._offline = DefaultRoundRobin(start)
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
+        if key is not None and not self._allow_keys:
+            raise refuse_key(topic)
+        nodes = self._maps.of(cluster).nodes_of.get(topic)
+        if not nodes:
+            return self._offline.partition(topic, None, value, cluster)
+        chosen = nodes[0]
+        for node in nodes:
+            if node.usage.value < chosen.usage.value:
+                chosen = node
+        chosen.usage.value += len(value or b"") if self._count_bytes else 1
+        if chosen.usage.value >= self._limit:
+            shrink(self._maps.of(cluster).nodes.values(), self._limit)
+        return chosen.next_partition(topic)
+
+    def usage(self, cluster: ClusterView) -> dict[int, float]:
+        return {id: node.usage.value for id, node in self._maps.of(cluster).nodes.items()}
+
+
+def shrink(nodes: Iterable[NodeState], limit: int) -> None:
+    """B-33: numbers come down and keep their order. Nodes that lead nothing stay low and do not set the minimum."""
+    everybody = list(nodes)
+    least = min(node.usage.value for node in everybody if node.led)
+    for node in everybody:
+        node.usage.value = max(0.0, node.usage.value - least)
+    if max(node.usage.value for node in everybody) >= limit / 2:
+        for node in everybody:
+            node.usage.value /= 2

@@ -1,0 +1,154 @@
+"""A cluster as a JSON document (B-2), read with complaints that name the place, and written back."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from headgate.errors import ConfigError
+from headgate.topology.cluster import ConsumerGroup, Node, Partition, Topic, Topology
+from headgate.topology.validation import problems
+
+MOST_COMPLAINTS = 10
+T = TypeVar("T")
+
+
+def read_topology(text: str, source: str) -> Topology:
+    """ConfigError naming `source` and everything that is wrong with it."""
+    root = _Place(parse_json(text, source), source)
+    topology = Topology.of(
+        root.items("nodes", _node), root.items("topics", _topic), root.items("consumer_groups", _group, optional=True)
+    )
+    root.nothing_else()
+    refuse(problems(topology), source)
+    return topology
+
+
+def parse_json(text: str, source: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{source} is not JSON: {error}") from error
+
+
+def refuse(found: Sequence[str], source: str) -> None:
+    """ConfigError if anything was found."""
+    if found:
+        more = f"\n  ... and {len(found) - MOST_COMPLAINTS} more" if len(found) > MOST_COMPLAINTS else ""
+        raise ConfigError(f"{source} cannot be used:\n  " + "\n  ".join(found[:MOST_COMPLAINTS]) + more)
+
+
+def as_document(topology: Topology) -> dict[str, Any]:
+    """The document that `read_topology` reads back as the same cluster."""
+    document: dict[str, Any] = {
+        "nodes": [
+            {"id": n.id, "online": n.online, "capacity": n.capacity} | ({"rack": n.rack} if n.rack else {})
+            for n in topology.nodes
+        ],
+        "topics": [_topic_document(topic) for topic in topology.topics],
+    }
+    if topology.consumer_groups:
+        document["consumer_groups"] = [
+            {"name": g.name, "members": g.members, "topics": list(g.topics)} for g in topology.consumer_groups
+        ]
+    return document
+
+
+def _topic_document(topic: Topic) -> dict[str, Any]:
+    document: dict[str, Any] = {"name": topic.name, "rate": topic.rate}
+    if topic.min_insync_replicas != 1:
+        document["min_insync_replicas"] = topic.min_insync_replicas
+    if topic.record_size_variation is not None:
+        document["record_size_variation"] = topic.record_size_variation
+    if topic.producer_rates:
+        document["producer_rates"] = list(topic.producer_rates)
+    document["partitions"] = [
+        {"id": p.index, "leader": p.leader, "replicas": list(p.replicas), "isr": list(p.isr)} for p in topic.partitions
+    ]
+    return document
+
+
+class _Place:
+    """One object of the document and where it is; every key must be asked for."""
+
+    def __init__(self, value: Any, where: str) -> None:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}: expected an object in braces, found {_kind(value)}")
+        self._value, self._where, self._asked = value, where, set[str]()
+
+    def take(self, key: str, kind: type | tuple[type, ...], what: str, default: Any = ...) -> Any:
+        self._asked.add(key)
+        if key not in self._value:
+            if default is ...:
+                raise ConfigError(f"{self._where}: {key} is missing")
+            return default
+        value = self._value[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool) or _endless(value):
+            raise ConfigError(f"{self._where}: {key} must be {what}, not {_kind(value)}")
+        return value
+
+    def numbers(self, key: str, kind: type | tuple[type, ...], what: str, default: Any = ...) -> tuple[Any, ...]:
+        values = self.take(key, list, f"a list of {what}", default)
+        for value in values:
+            if not isinstance(value, kind) or isinstance(value, bool) or _endless(value):
+                raise ConfigError(f"{self._where}: {key} must be a list of {what}; it holds {_kind(value)}")
+        return tuple(values)
+
+    def items(self, key: str, read: "Callable[[_Place], T]", optional: bool = False) -> list[T]:
+        values = self.take(key, list, "a list", [] if optional else ...)
+        found = []
+        for n, value in enumerate(values):
+            place = _Place(value, f"{self._where}: {key}[{n}]")
+            found.append(read(place))
+            place.nothing_else()
+        return found
+
+    def nothing_else(self) -> None:
+        if unknown := sorted(map(str, self._value.keys() - self._asked)):
+            raise ConfigError(
+                f"{self._where}: unknown {', '.join(unknown)}; known are {', '.join(sorted(self._asked))}"
+            )
+
+
+def _node(place: _Place) -> Node:
+    return Node(
+        place.take("id", int, "a whole number"),
+        place.take("online", bool, "true or false", True),
+        place.take("capacity", (int, float), "a number", 1.0),
+        place.take("rack", (str, type(None)), "a text", None),
+    )
+
+
+def _topic(place: _Place) -> Topic:
+    return Topic(
+        place.take("name", str, "a text"),
+        tuple(sorted(place.items("partitions", _partition), key=lambda partition: partition.index)),
+        float(place.take("rate", (int, float), "a number", 1.0)),
+        place.take("min_insync_replicas", int, "a whole number", 1),
+        place.take("record_size_variation", (int, float), "a number", None),
+        place.numbers("producer_rates", (int, float), "numbers", []),
+    )
+
+
+def _partition(place: _Place) -> Partition:
+    replicas = place.numbers("replicas", int, "node ids")
+    leader = place.take("leader", (int, type(None)), "a node id or null")
+    return Partition(
+        place.take("id", int, "a whole number"), leader, replicas, place.numbers("isr", int, "node ids", list(replicas))
+    )
+
+
+def _group(place: _Place) -> ConsumerGroup:
+    topics = place.take("topics", list, "a list of topic names")
+    return ConsumerGroup(
+        place.take("name", str, "a text"), place.take("members", int, "a whole number"), tuple(map(str, topics))
+    )
+
+
+def _endless(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _kind(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,127 @@
+"""Groups that share no leader now but would after failures (B-19), each with the smallest set of nodes that does it."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, islice
+
+from headgate.topology.cluster import Partition, Topic, Topology
+from headgate.topology.failures import without
+from headgate.topology.groups import Group, NodeSet
+from headgate.topology.overlaps import Overlaps
+
+MOST_PAIRS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Potential:
+    first: Group
+    second: Group
+    shared_replicas: NodeSet
+    witness: tuple[int, ...] | None
+    """The smallest set of nodes whose failure makes the two overlap; None if no set of the size asked for does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Potentials:
+    found: tuple[Potential, ...]
+    pairs_seen: int
+    pairs: int
+    """All pairs of groups there are."""
+
+
+def potential_overlaps(
+    topology: Topology, overlaps: Overlaps, most_failures: int = 2, most_pairs: int = MOST_PAIRS, seed: int = 0
+) -> Potentials:
+    topics = {topic.name: topic for topic in topology.topics}
+    groups = overlaps.groups()
+    held = [_replica_nodes(topics[name] for name in group.topics) for group in groups]
+    total = len(groups) * (len(groups) - 1) // 2
+    seen, found = 0, []
+    for a, b in _pairs(len(groups), total, most_pairs, seed):
+        seen += 1
+        first, second, shared = groups[a], groups[b], held[a] & held[b]
+        if shared and first.nodes.isdisjoint(second.nodes):
+            pair = _Pair([topics[n] for n in first.topics], [topics[n] for n in second.topics], topology.online)
+            found.append(Potential(first, second, shared, pair.smallest(most_failures)))
+    return Potentials(tuple(found), seen, total)
+
+
+def _pairs(groups: int, total: int, most: int, seed: int) -> Iterator[tuple[int, int]]:
+    if total <= most:
+        yield from combinations(range(groups), 2)
+        return
+    draw = random.Random(seed)
+    seen: set[tuple[int, int]] = set()
+    while len(seen) < most:
+        a, b = sorted(draw.sample(range(groups), 2))
+        if (a, b) not in seen:
+            seen.add((a, b))
+            yield a, b
+
+
+def _replica_nodes(topics: Iterator[Topic]) -> NodeSet:
+    return frozenset(id for topic in topics for partition in topic.partitions for id in partition.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The topics of two groups that share no leader."""
+
+    first: Sequence[Topic]
+    second: Sequence[Topic]
+    online: NodeSet
+
+    def smallest(self, most_failures: int) -> tuple[int, ...] | None:
+        """A set that works must contain a candidate, so sizes are tried upwards from the smallest candidate's."""
+        candidates = sorted(self._candidates(), key=lambda nodes: (len(nodes), sorted(nodes)))
+        for size in range(1, most_failures + 1):
+            for nodes in (candidate for candidate in candidates if len(candidate) == size):
+                if self._overlap_after(nodes):
+                    return tuple(sorted(nodes))
+            smaller = [candidate for candidate in candidates if len(candidate) < size]
+            if smaller:
+                for chosen in combinations(sorted(self._relevant()), size):
+                    nodes = frozenset(chosen)
+                    if any(candidate <= nodes for candidate in smaller) and self._overlap_after(nodes):
+                        return chosen
+        return None
+
+    def _candidates(self) -> set[NodeSet]:
+        """Failures that put a leader of either group on one node: what must fail for each, together."""
+        first, second = _ways(self.first, self.online), _ways(self.second, self.online)
+        return {a | b for node in first.keys() & second.keys() for a in first[node] for b in second[node]}
+
+    def _relevant(self) -> NodeSet:
+        topics = (*self.first, *self.second)
+        return _replica_nodes(iter(topics)) & self.online
+
+    def _overlap_after(self, gone: NodeSet) -> bool:
+        live = self.online - gone
+        one, other = _sets_after(self.first, gone, live), _sets_after(self.second, gone, live)
+        return any(a != b and not a.isdisjoint(b) for a in one for b in other)
+
+
+def _sets_after(topics: Sequence[Topic], gone: NodeSet, live: NodeSet) -> set[NodeSet]:
+    return {frozenset(without(topic, gone, live).led_by()) for topic in topics}
+
+
+def _ways(topics: Sequence[Topic], online: NodeSet) -> dict[int, set[NodeSet]]:
+    """By node: the smallest sets of failures that leave it leading one of these topics."""
+    found: dict[int, set[NodeSet]] = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            for node in partition.isr:
+                if node in online and (needed := _needed(partition, node, online)) is not None:
+                    found.setdefault(node, set()).add(needed)
+    return {node: {way for way in ways if not any(other < way for other in ways)} for node, ways in found.items()}
+
+
+def _needed(partition: Partition, node: int, online: NodeSet) -> NodeSet | None:
+    """Who must fail for this node to lead: nobody if it does, else the leader and all in sync that come before it."""
+    if partition.leader == node:
+        return frozenset()
+    if partition.leader is None:
+        return None
+    before = islice(partition.replicas, partition.replicas.index(node))
+    return frozenset((partition.leader, *(id for id in before if id in partition.isr and id in online)))

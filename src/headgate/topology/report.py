@@ -1,0 +1,206 @@
+"""The whole report of a cluster: verdict, findings, nodes, failures (B-15 to B-20, B-26)."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headgate.topology.checks import USUAL, Thresholds, findings_of
+from headgate.topology.findings import Finding, Severity, counted, joined, listed
+from headgate.topology.lints import Lint
+from headgate.topology.load import shared_sqf_load
+from headgate.topology.potential import Potential, Potentials
+from headgate.topology.round_robin import Precondition, preconditions
+from headgate.topology.simulate import Consequence, Simulation
+from headgate.topology.standing import Standing
+
+SQF_SWEEPS = 50
+"""Enough for clusters as people build them; the remaining gap is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    id: int
+    online: bool
+    leaders: int
+    topics: int
+    groups: int
+    """Max groups that use it: more than one is an overlap."""
+    default_load: float
+    node_load: float
+    """With a partitioner that balances nodes, or SQF with an instance per topic."""
+    shared_sqf_load: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    source: str
+    epoch: int
+    nodes: int
+    topics: int
+    partitions: int
+    groups: int
+    partial: bool
+    rates_known: bool
+    findings: tuple[Finding, ...]
+    rows: tuple[NodeRow, ...]
+    preconditions: tuple[Precondition, ...]
+    shared_sqf_gap: float
+    simulation: Simulation | None
+    potentials: Potentials | None
+
+    @property
+    def worst(self) -> Severity | None:
+        return max((finding.severity for finding in self.findings), default=None)
+
+    @property
+    def verdict(self) -> str:
+        size = (
+            f"{counted(self.nodes, 'node')}, {counted(self.topics, 'topic')}, {counted(self.partitions, 'partition')}"
+        )
+        serious = [finding for finding in self.findings if finding.severity > Severity.note]
+        if not serious:
+            return f"HEALTHY: no node carries more than its share ({size})"
+        more = f"; and {counted(len(serious) - 1, 'more finding')}" if len(serious) > 1 else ""
+        return f"{serious[0].severity.name.upper()}: {serious[0].what}{more} ({size})"
+
+
+def make_report(
+    standing: Standing,
+    source: str,
+    thresholds: Thresholds = USUAL,
+    simulation: Simulation | None = None,
+    potentials: Potentials | None = None,
+) -> Report:
+    topology, overlaps = standing.topology, standing.overlaps
+    balance = shared_sqf_load(standing.spreads, standing.bits.ids, SQF_SWEEPS)
+    groups = overlaps.groups_per_node()
+    found = findings_of(standing, thresholds)
+    if simulation is not None:
+        found += failure_findings(simulation, thresholds)
+    if potentials is not None:
+        found += potential_findings(potentials)
+    return Report(
+        source=source,
+        epoch=topology.epoch,
+        nodes=len(topology.nodes),
+        topics=len(topology.topics),
+        partitions=topology.partitions,
+        groups=overlaps.count,
+        partial=overlaps.partial,
+        rates_known=len({topic.rate for topic in topology.topics}) > 1,
+        findings=tuple(sorted(found, key=lambda finding: -finding.severity)),
+        rows=tuple(
+            NodeRow(
+                id=node.id,
+                online=node.online,
+                leaders=standing.leaders[node.id],
+                topics=standing.topics_led[node.id],
+                groups=groups[node.id],
+                default_load=standing.loads.default[node.id],
+                node_load=standing.loads.node[node.id],
+                shared_sqf_load=balance.load[node.id],
+            )
+            for node in topology.nodes
+        ),
+        preconditions=preconditions(standing, thresholds),
+        shared_sqf_gap=balance.gap,
+        simulation=simulation,
+        potentials=potentials,
+    )
+
+
+def failure_findings(simulation: Simulation, thresholds: Thresholds) -> list[Finding]:
+    """What single failures, or the smallest ones that were tried, would break."""
+    found = []
+    for lint, word in ((Lint.OFFLINE, "without a leader"), (Lint.UNWRITABLE, "refusing acks=all")):
+        fatal = [c for c in simulation.consequences if lint in c.new]
+        smallest = min((len(c.failed) for c in fatal), default=0)
+        fatal = sorted((c for c in fatal if len(c.failed) == smallest), key=lambda c: -len(c.new[lint]))
+        if fatal:
+            found.append(
+                Finding(
+                    Severity.warning if smallest == 1 else Severity.note,
+                    f"failure-{lint.value}",
+                    f"{counted(len(fatal), 'failure')} of {counted(smallest, 'node')} would leave topics {word}",
+                    listed(f"node {joined(c.failed)}: {counted(len(c.new[lint]), 'topic')}" for c in fatal),
+                    "Raise the replication factor of these topics, or bring their replicas into sync.",
+                )
+            )
+    pressed = [c for c in simulation.consequences if c.default and c.default.skew > thresholds.overload]
+    if pressed:
+        pressed.sort(key=lambda c: -c.default.skew if c.default else 0.0)
+        found.append(
+            Finding(
+                Severity.note,
+                "failure-overload",
+                f"{counted(len(pressed), 'failure')} would leave a node with more than {thresholds.overload:g} times "
+                "its share",
+                listed(_pressed(c) for c in pressed),
+                "Order the replicas so that a failed node's leaders go to different nodes, or balance nodes in the "
+                "producers.",
+            )
+        )
+    return found
+
+
+def _pressed(consequence: Consequence) -> str:
+    load, level = consequence.default, consequence.node
+    assert load is not None
+    assert level is not None
+    return (
+        f"without node {joined(consequence.failed)}: node {load.busiest} gets {load.skew:.2f} times its share "
+        f"({level.skew:.2f} with the node partitioner)"
+    )
+
+
+def potential_findings(potentials: Potentials) -> list[Finding]:
+    reachable = [p for p in potentials.found if p.witness is not None]
+    if not reachable:
+        return []
+    reachable.sort(key=lambda p: (len(p.witness or ()), p.first.topics))
+    return [
+        Finding(
+            Severity.note,
+            "potential-overlap",
+            f"{counted(len(reachable), 'pair')} of groups share no leader now and would after a failure",
+            listed(_witnessed(p) for p in reachable),
+            "Keep the replicas of such groups on separate nodes, too.",
+        )
+    ]
+
+
+def _witnessed(potential: Potential) -> str:
+    first, second = (
+        str(group) if len(group.topics) < 6 else f"{{{group.topics[0]}, …}}"
+        for group in (potential.first, potential.second)
+    )
+    return f"{first} and {second}: if node {joined(potential.witness or ())} fails"
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    document = asdict(report) | {"verdict": report.verdict, "status": "PARTIAL" if report.partial else "NONE"}
+    for finding in document["findings"]:
+        finding["severity"] = finding["severity"].name
+    if report.simulation is not None:
+        document["simulation"] = {
+            "complete": report.simulation.complete,
+            "covered": {
+                str(size): {"seen": seen, "scenarios": total}
+                for size, (seen, total) in report.simulation.covered.items()
+            },
+            "consequences": [asdict(c) for c in report.simulation.consequences],
+        }
+    if report.potentials is not None:
+        document["potentials"] = {
+            "pairs_seen": report.potentials.pairs_seen,
+            "pairs": report.potentials.pairs,
+            "found": [
+                {
+                    "first": p.first.topics,
+                    "second": p.second.topics,
+                    "shared_replicas": sorted(p.shared_replicas),
+                    "witness": p.witness,
+                }
+                for p in report.potentials.found
+            ],
+        }
+    return document

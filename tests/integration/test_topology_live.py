@@ -1,0 +1,186 @@
+"""The topology doctor on a real cluster of three: it reads, moves, takes back, refuses, and sees a broker die."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic, ResourceType
+from typer.testing import CliRunner
+
+from headgate.cli.main import app
+from headgate.errors import ConfigError, KafkaUnavailable
+from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.reassign import Reassigner
+from headgate.kafka.topology import ClusterReader, measured_records_per_s
+from headgate.model import TopicPartition
+from headgate.topology.cluster import Topology
+from headgate.topology.reassignment import Reassignment
+
+QUIET = {"log_level": 0}
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(tmp_path_factory.mktemp("three"), 3) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def admin(kafka: EmbeddedKafka) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka.bootstrap, **QUIET})
+
+
+@pytest.fixture
+def mover(kafka: EmbeddedKafka, admin: AdminClient) -> Iterator[Reassigner]:
+    mover = Reassigner(admin, {"bootstrap_servers": kafka.bootstrap.split(",")})
+    yield mover
+    mover.close()
+
+
+def create(admin: AdminClient, name: str, replicas: list[list[int]], **config: str) -> None:
+    topic = NewTopic(name, num_partitions=len(replicas), replica_assignment=replicas, config=config)
+    admin.create_topics([topic])[name].result(30)
+    eventually(lambda: _known(ClusterReader(admin).read(), name), f"all of {name} has leaders")
+
+
+def _known(topology: Topology, name: str) -> bool:
+    return any(t.name == name and all(p.isr == p.replicas for p in t.partitions) for t in topology.topics)
+
+
+def delete(admin: AdminClient, name: str) -> None:
+    admin.delete_topics([name])[name].result(30)
+    eventually(lambda: all(t.name != name for t in ClusterReader(admin).read().topics), f"{name} is gone")
+
+
+def eventually(condition: Callable[[], bool], what: str, deadline_s: float = 60) -> None:
+    until = time.monotonic() + deadline_s
+    while not condition():
+        if time.monotonic() > until:
+            pytest.fail(f"after {deadline_s:g} s still not: {what}")
+        time.sleep(0.05)
+
+
+def headgate(*words: str) -> tuple[int, str]:
+    ended = CliRunner().invoke(app, ["topology", *words])
+    assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
+    return ended.exit_code, ended.output
+
+
+def leaders(admin: AdminClient, name: str) -> list[int | None]:
+    (topic,) = (t for t in ClusterReader(admin).read().topics if t.name == name)
+    return [p.leader for p in topic.partitions]
+
+
+def throttles(admin: AdminClient) -> list[str]:
+    found = []
+    for id in ("1", "2", "3"):
+        (answer,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, id)]).values()
+        settings = answer.result(30)
+        found += [
+            name
+            for name, entry in settings.items()
+            if "throttled" in name and entry.source == ConfigSource.DYNAMIC_BROKER_CONFIG.value
+        ]
+    return found
+
+
+def test_uneven_leaders_are_found_and_moved(kafka: EmbeddedKafka, admin: AdminClient) -> None:
+    create(admin, "uneven", [[1, 2, 3], [1, 3, 2], [1, 2, 3]], **{"min.insync.replicas": "2"})
+    code, said = headgate("report", "--brokers", kafka.bootstrap, "--output", "json")
+    report = json.loads(said)
+    assert code == 1
+    assert {"one-node", "idle-node"} <= {finding["kind"] for finding in report["findings"]}
+    assert [topic.min_insync_replicas for topic in ClusterReader(admin).read().topics] == [2]
+    code, said = headgate("advise", "--brokers", kafka.bootstrap, "--apply", "--yes")
+    assert code == 0
+    assert "plan leaders applied: 2 partitions" in said
+    eventually(lambda: sorted(filter(None, leaders(admin, "uneven"))) == [1, 2, 3], "each node leads one")
+    code, said = headgate("report", "--brokers", kafka.bootstrap)
+    assert code == 0, said
+    delete(admin, "uneven")
+
+
+def test_a_move_under_way_is_throttled_watched_refused_a_second_time_and_taken_back(
+    kafka: EmbeddedKafka, admin: AdminClient, mover: Reassigner
+) -> None:
+    create(admin, "heavy", [[1, 2]])
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
+    for _ in range(400):
+        producer.produce("heavy", b"x" * 100_000)
+    assert producer.flush(30) == 0
+    before = ClusterReader(admin).read()
+    change = Reassignment({TopicPartition("heavy", 0): (3, 1)})
+    cancel, began, outcome = threading.Event(), threading.Event(), list[bool]()
+
+    def move() -> None:  # forty megabytes at a kilobyte a second, of which Kafka lets some ten pass at once
+        outcome.append(mover.apply(before, change, 1_000, lambda _: began.set(), cancel.is_set))
+
+    moving = threading.Thread(target=move)
+    moving.start()
+    assert began.wait(60)
+    other = Reassigner(admin, {"bootstrap_servers": kafka.bootstrap.split(",")})
+    assert other.under_way() == {TopicPartition("heavy", 0)}
+    with pytest.raises(ConfigError, match="another reassignment is under way"):
+        other.apply(before, change, None, lambda _: None)
+    assert throttles(admin)
+    cancel.set()
+    moving.join(60)
+    assert outcome == [False]
+    assert (other.under_way(), throttles(admin)) == (frozenset(), [])
+    after = ClusterReader(admin).read()
+    assert [p.replicas for t in after.topics if t.name == "heavy" for p in t.partitions] == [(1, 2)]
+    assert other.apply(after, change, 100_000_000, lambda _: None)
+    eventually(lambda: leaders(admin, "heavy") == [3], "the new first replica leads")
+    assert throttles(admin) == []
+    other.close()
+    delete(admin, "heavy")
+
+
+def test_traffic_is_measured_from_offsets(kafka: EmbeddedKafka, admin: AdminClient) -> None:
+    create(admin, "busy", [[1, 2], [2, 3]])
+    topology = ClusterReader(admin).read()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
+
+    def write_meanwhile(window_s: float) -> None:
+        for _ in range(100):
+            producer.produce("busy", b"x")
+        assert producer.flush(30) == 0
+
+    began = time.monotonic()
+    rates = measured_records_per_s(admin, topology, 0.0, write_meanwhile)
+    assert rates["busy"] >= 100 / (time.monotonic() - began)
+    delete(admin, "busy")
+
+
+def test_a_dead_broker_is_named_and_nothing_is_moved_onto_it(
+    kafka: EmbeddedKafka, admin: AdminClient, mover: Reassigner, tmp_path: Path
+) -> None:
+    create(admin, "kept", [[1, 2], [2, 3], [3, 1]])
+    create(admin, "lost", [[2]])
+    kafka.kill(2)
+    reader = ClusterReader(admin)
+    eventually(lambda: reader.read().online == {1, 3} and leaders(admin, "lost") == [None], "broker 2 is missed")
+    code, said = headgate("report", "--brokers", kafka.bootstrap)
+    assert code == 1
+    assert said.splitlines()[0].startswith("CRITICAL: 1 topic with partitions that nobody leads")
+    assert "node 2 is offline" in said
+    with pytest.raises(ConfigError, match=r"kept-0: node 2 is offline or unknown"):
+        mover.apply(reader.read(), Reassignment({TopicPartition("kept", 0): (2, 1)}), None, lambda _: None)
+    code, said = headgate("watch", "--brokers", kafka.bootstrap, "--times", "1", "--output", "json")
+    assert "node 2 is offline: the others carry the load" in [f["what"] for f in json.loads(said)["new"]]
+    plan = tmp_path / "plan.json"
+    assert headgate("advise", "--brokers", kafka.bootstrap, "--plan", "replace", "--save", str(plan))[0] == 0
+    moved = json.loads(plan.read_text())["partitions"]
+    assert {(p["topic"], p["partition"]) for p in moved} == {("kept", 0), ("kept", 1)}
+    assert all(2 not in p["replicas"] for p in moved)
+    assert mover.under_way() == frozenset()
+
+
+def test_an_unreachable_cluster_is_said_to_be_one() -> None:
+    nobody = AdminClient({"bootstrap.servers": "127.0.0.1:1", **QUIET})
+    with pytest.raises(KafkaUnavailable, match="check the address"):
+        ClusterReader(nobody, deadline_s=0.5).read()

@@ -1,0 +1,257 @@
+"""Partitioners: whom they choose, what they look up, and how they take changes of the cluster."""
+
+import threading
+from collections import Counter
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from headgate.errors import ConfigError
+from headgate.producers.inflight import JoinShortestOf, LatencyWeighted, SqfInflight
+from headgate.producers.murmur2 import murmur2, partition_of_key
+from headgate.producers.node import NodeRoundRobin
+from headgate.producers.nodes import NodeState, Usage
+from headgate.producers.protocol import ClusterView, Partitioner
+from headgate.producers.registry import build_partitioner
+from headgate.producers.round_robin import DefaultRoundRobin, Improved
+from headgate.producers.sqf import ShortestQueueFirst, shrink
+from headgate.topology.failures import failed, recovered
+from tests.topologies import cluster
+
+U = cluster({"A": [[1, 2], [2, 1], [2, 1]]}, nodes=2)
+"""Node 1 leads one partition, node 2 the other two."""
+
+
+def zero() -> int:
+    return 0
+
+
+def sent(partitioner: Partitioner, topic: str, view: ClusterView, records: int) -> Counter[int]:
+    return Counter(partitioner.partition(topic, None, b"", view) for _ in range(records))
+
+
+@pytest.mark.parametrize(("key", "hashed"), [(b"21", -973932308), (b"foobar", -790332482), (b"abc", 479470107)])
+def test_keys_are_hashed_as_kafka_hashes_them(key: bytes, hashed: int) -> None:
+    assert murmur2(key) == hashed
+    assert partition_of_key(key, 7) == (hashed & 0x7FFFFFFF) % 7
+
+
+@pytest.mark.parametrize("kind", [DefaultRoundRobin, Improved])
+def test_round_robin_gives_partitions_the_same_and_nodes_not(kind: type[DefaultRoundRobin | Improved]) -> None:
+    counts = sent(kind(), "A", ClusterView.of(U), 301)
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_improved_makes_the_choices_of_the_default() -> None:
+    views = [ClusterView.of(U), ClusterView.of(failed(U, [1, 2])), ClusterView.of(failed(U, [1]))]
+    default, improved = DefaultRoundRobin(zero), Improved(zero)
+    for view in views * 5:
+        assert default.partition("A", None, b"", view) == improved.partition("A", None, b"", view)
+        assert default.partition("A", b"key", b"", view) == improved.partition("A", b"key", b"", view)
+
+
+def test_a_key_keeps_its_partition_while_its_leader_is_away() -> None:
+    without = ClusterView.of(failed(cluster({"A": [[1], [2]]}, nodes=2), [1]))
+    keys = [b"%d" % n for n in range(50)]
+    assert {DefaultRoundRobin().partition("A", key, b"", without) for key in keys} == {0, 1}
+    assert {DefaultRoundRobin().partition("A", None, b"", without) for _ in keys} == {1}
+
+
+@pytest.mark.parametrize("kind", [DefaultRoundRobin, Improved])
+def test_producers_that_race_for_a_new_topic_share_one_counter(kind: type[DefaultRoundRobin | Improved]) -> None:
+    """B-29: with two counters the sixteen records of eight threads would not be spread evenly."""
+    view = ClusterView.of(cluster({f"t{n}": [[1], [1], [1], [1]] for n in range(50)}, nodes=1))
+    partitioner, barrier = kind(zero), threading.Barrier(8)
+    chosen: list[tuple[str, int]] = []
+
+    def produce() -> None:
+        barrier.wait()
+        for topic in view.partitions:
+            chosen.extend((topic, partitioner.partition(topic, None, b"", view)) for _ in range(2))
+
+    threads = [threading.Thread(target=produce) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(Counter(chosen).values()) == {4}
+
+
+@pytest.mark.parametrize("kind", [NodeRoundRobin, ShortestQueueFirst, SqfInflight])
+def test_balancing_nodes_levels_nodes_and_the_partitions_within(
+    kind: type[NodeRoundRobin | ShortestQueueFirst | SqfInflight],
+) -> None:
+    """B-31, B-32: half for node 1's one partition, a quarter for each of node 2's."""
+    counts = sent(kind(start=zero), "A", ClusterView.of(U), 400)
+    assert counts == {0: 200, 1: 100, 2: 100}
+
+
+def test_sqf_counts_nodes_over_all_topics_and_a_shared_instance_levels_an_overlap() -> None:
+    """B-36, B-25: A on nodes 1 and 2 (twice), B on 2 and 3, one record each in turn: a third of all for each node."""
+    view = ClusterView.of(cluster({"A": [[1], [2], [2]], "B": [[2], [3]]}))
+    shared = ShortestQueueFirst(start=zero)
+    a, b = Counter[int](), Counter[int]()
+    for _ in range(3000):
+        a[shared.partition("A", None, b"", view)] += 1
+        b[shared.partition("B", None, b"", view)] += 1
+    assert list(shared.usage(view).values()) == pytest.approx([2000] * 3, abs=2)
+    assert abs(a[1] - a[2]) <= 1
+    apart = {name: ShortestQueueFirst(start=zero) for name in "AB"}
+    for name, instance in apart.items():
+        sent(instance, name, view, 3000)
+    loads = [sum(instance.usage(view)[node] for instance in apart.values()) for node in (1, 2, 3)]
+    assert loads == [1500, 3000, 1500]
+
+
+def test_sqf_may_count_bytes() -> None:
+    sqf, view = ShortestQueueFirst(count_bytes=True, start=zero), ClusterView.of(cluster({"A": [[1], [2]]}, nodes=2))
+    assert [sqf.partition("A", None, value, view) for value in (b"x" * 10, b"x", b"x", b"x")] == [0, 1, 1, 1]
+
+
+def test_counters_that_reach_their_limit_change_no_choice() -> None:
+    """B-33: the same records with a limit of 8 and with none in sight."""
+    view = ClusterView.of(cluster({"A": [[1], [2], [2]], "B": [[2], [3]]}))
+    topics = ["A", "A", "B", "A", "B", "B", "A"] * 40
+    small, large = ShortestQueueFirst(limit=8, start=zero), ShortestQueueFirst(start=zero)
+    chosen = [[sqf.partition(topic, None, b"", view) for topic in topics] for sqf in (small, large)]
+    assert chosen[0] == chosen[1]
+    assert max(small.usage(view).values()) < 8
+
+
+def test_usage_far_apart_is_halved_and_keeps_its_order() -> None:
+    leads: dict[str, tuple[tuple[int, ...], count[int]]] = {"A": ((0,), count())}
+    used = [(1, 100.0, leads), (2, 90.0, leads), (3, 10.0, leads)]
+    nodes = [*(NodeState(id, Usage(usage), led) for id, usage, led in used), NodeState(4, Usage())]
+    shrink(nodes, limit=100)
+    assert [node.usage.value for node in nodes] == [45.0, 40.0, 0.0, 0.0]
+
+
+def test_a_node_that_comes_back_gets_its_share_and_not_everything() -> None:
+    """B-34."""
+    healthy, without = ClusterView.of(U), ClusterView.of(failed(U, [1]))
+    back = ClusterView.of(recovered(failed(U, [1]), [1]))
+    for keep, share in ((False, 50), (True, 100)):
+        sqf = ShortestQueueFirst(keep_usage=keep, start=zero)
+        sent(sqf, "A", healthy, 100)
+        sent(sqf, "A", without, 1000)
+        assert sent(sqf, "A", back, 100)[0] == share
+
+
+def test_without_any_leader_records_are_still_given_a_partition() -> None:
+    """B-35."""
+    nobody = ClusterView.of(failed(U, [1, 2]))
+    for name in ("default-rr", "improved", "node", "sqf", "sqf-inflight", "jsq", "latency-weighted"):
+        assert sent(build_partitioner(name), "A", nobody, 300) == {0: 100, 1: 100, 2: 100}
+
+
+@pytest.mark.parametrize("name", ["node", "sqf", "sqf-inflight", "jsq", "latency-weighted"])
+def test_keyed_records_are_refused_unless_allowed(name: str) -> None:
+    """B-39."""
+    view = ClusterView.of(U)
+    with pytest.raises(ConfigError, match="out of order"):
+        build_partitioner(name).partition("A", b"key", b"", view)
+    assert build_partitioner(name, {"allow_keys": True}).partition("A", b"key", b"", view) in (0, 1, 2)
+
+
+@pytest.mark.parametrize("name", ["default-rr", "improved", "node", "sqf"])
+def test_an_unknown_topic_is_named(name: str) -> None:
+    with pytest.raises(ConfigError, match="topic Z is not in"):
+        build_partitioner(name).partition("Z", None, b"", ClusterView.of(U))
+
+
+@pytest.mark.parametrize("name", ["default-rr", "improved", "node", "sqf"])
+def test_one_instance_serves_several_clusters_apart(name: str) -> None:
+    here, there = ClusterView.of(U, "here"), ClusterView.of(U, "there")
+    both, alone = build_partitioner(name, {"start": zero}), build_partitioner(name, {"start": zero})
+    mixed = [both.partition("A", None, b"", view) for _ in range(20) for view in (here, there)]
+    assert mixed[::2] == mixed[1::2] == [alone.partition("A", None, b"", here) for _ in range(20)]
+
+
+class CountedMap(dict[str, object]):
+    accesses = 0
+
+    def __getitem__(self, key: str) -> object:
+        CountedMap.accesses += 1
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: object = None) -> object:
+        CountedMap.accesses += 1
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize(
+    ("kind", "online", "accesses"),
+    [
+        (DefaultRoundRobin, True, 3),
+        (Improved, True, 2),
+        (Improved, False, 3),
+        (NodeRoundRobin, True, 3),
+        (ShortestQueueFirst, True, 2),
+    ],
+)
+def test_look_ups_per_record_are_as_published(kind: type, online: bool, accesses: int) -> None:
+    """B-37: maps keyed by topic that are asked for one record without a key, once everything is known."""
+    view = ClusterView.of(U if online else failed(U, [1, 2]))
+    counted = replace(
+        view,
+        partitions=CountedMap(view.partitions),  # type: ignore[arg-type]
+        available=CountedMap(view.available),  # type: ignore[arg-type]
+    )
+    partitioner = kind()
+    partitioner.partition("A", None, b"", counted)
+    if hasattr(partitioner, "_counters"):
+        partitioner._counters[""] = CountedMap(partitioner._counters[""])
+    if hasattr(partitioner, "_maps"):
+        maps = partitioner._maps.of(counted)
+        for node in maps.nodes.values():
+            node.led = CountedMap(node.led)
+        partitioner._maps._last = replace(maps, nodes_of=CountedMap(maps.nodes_of))
+    CountedMap.accesses = 0
+    partitioner.partition("A", None, b"", counted)
+    assert CountedMap.accesses == accesses
+
+
+def test_records_on_their_way_steer_away_from_a_slow_node() -> None:
+    """B-40: node 1 never answers, so it gets one record and then the others do."""
+    view = ClusterView.of(cluster({"A": [[1], [2], [3]]}))
+    sqf = SqfInflight(start=zero)
+    chosen = []
+    for _ in range(31):
+        partition = sqf.partition("A", None, b"", view)
+        chosen.append(partition)
+        if partition != 0:
+            sqf.acknowledged("A", partition, 0.001, view)
+    assert Counter(chosen)[0] == 1
+
+
+def test_a_node_that_comes_back_has_nothing_on_its_way() -> None:
+    """Node 2 holds ten records that it has not acknowledged; those that node 1 lost count for nobody."""
+    sqf, healthy, without = SqfInflight(start=zero), ClusterView.of(U), ClusterView.of(failed(U, [1]))
+    for partition in [sqf.partition("A", None, b"", healthy) for _ in range(10)]:
+        if partition == 0:
+            sqf.acknowledged("A", partition, None, healthy)
+    sent(sqf, "A", without, 5)
+    back = ClusterView.of(recovered(failed(U, [1]), [1]))
+    assert sent(sqf, "A", back, 10) == {0: 10}
+    assert sent(sqf, "A", back, 2)[0] == 1
+
+
+def test_latency_counts_with_what_is_on_its_way() -> None:
+    """Node 1 takes four times as long: with both kept equally pressed it gets a fifth."""
+    view = ClusterView.of(cluster({"A": [[1], [2]]}, nodes=2))
+    weighted = LatencyWeighted(half_life=1, start=zero)
+    for partition, latency_s in ((0, 0.4), (1, 0.1)):
+        assert weighted.partition("A", None, b"", view) == partition
+        weighted.acknowledged("A", partition, latency_s, view)
+    assert sent(weighted, "A", view, 100) == {0: 20, 1: 80}
+
+
+def test_jsq_of_one_is_random_and_of_all_is_the_shortest() -> None:
+    view = ClusterView.of(cluster({"A": [[1], [2], [3]]}))
+    assert set(sent(JoinShortestOf(3, seed=1), "A", view, 300).values()) == {100}
+    counts = sent(JoinShortestOf(1, seed=1), "A", view, 300)
+    assert min(counts.values()) > 60
+    assert len(set(counts.values())) > 1
+    with pytest.raises(ConfigError, match="at least 1"):
+        JoinShortestOf(0)

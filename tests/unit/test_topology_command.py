@@ -1,0 +1,161 @@
+"""`headgate topology` on files: exit codes for CI, every output, and complaints that name the place."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from headgate.cli.main import app
+from headgate.errors import HeadgateError
+from headgate.topology.document import as_document
+from tests.topologies import cluster
+
+EVEN = {"A": [[1, 2], [2, 3], [3, 1]]}
+UNEVEN = {"A": [[1, 2], [1, 3], [3, 1]]}
+
+
+def written(folder: Path, document: Any, name: str = "cluster.json") -> str:
+    file = folder / name
+    file.write_text(document if isinstance(document, str) else json.dumps(document))
+    return str(file)
+
+
+def headgate(*words: str) -> tuple[int, str]:
+    ended = CliRunner().invoke(app, ["topology", *words])
+    if isinstance(ended.exception, HeadgateError):
+        return ended.exception.exit_code, str(ended.exception)
+    assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
+    return ended.exit_code, ended.output
+
+
+def test_the_exit_code_tells_a_pipeline_what_to_do(tmp_path: Path) -> None:
+    even, uneven = (
+        written(tmp_path, as_document(cluster(EVEN))),
+        written(tmp_path, as_document(cluster(UNEVEN)), "u.json"),
+    )
+    code, said = headgate("report", "--from", even)
+    assert (code, said.splitlines()[0][:8]) == (0, "HEALTHY:")
+    code, said = headgate("report", "--from", uneven)
+    assert (code, said.splitlines()[0][:8]) == (1, "WARNING:")
+    assert headgate("report", "--from", uneven, "--fail-on", "critical")[0] == 0
+
+
+def test_json_and_html_carry_the_same_verdict(tmp_path: Path) -> None:
+    file = written(tmp_path, as_document(cluster(UNEVEN)))
+    code, said = headgate("report", "--from", file, "--output", "json")
+    report = json.loads(said)
+    assert code == 1
+    assert report["findings"][0]["severity"] == "warning"
+    assert len(report["simulation"]["consequences"]) == 3
+    _, html = headgate("report", "--from", file, "--output", "html")
+    assert report["verdict"] in html
+
+
+def test_advice_is_saved_as_a_file_that_report_accepts(tmp_path: Path) -> None:
+    file, plan = written(tmp_path, as_document(cluster(UNEVEN))), str(tmp_path / "plan.json")
+    code, _ = headgate("advise", "--from", file, "--save", plan)
+    assert code == 0
+    code, said = headgate("report", "--from", file, "--change", plan)
+    assert (code, said.splitlines()[0][:8]) == (0, "HEALTHY:")
+
+
+def test_simulate_prints_failures_and_the_price_of_spares(tmp_path: Path) -> None:
+    file = written(tmp_path, as_document(cluster(EVEN)))
+    code, said = headgate("simulate", "--from", file, "--failures", "2", "--spare")
+    assert code == 0
+    assert "3 of 3 failures of 1 node(s)" in said
+    assert "3 of 3 failures of 2 node(s)" in said
+    code, said = headgate("simulate", "--from", file, "--failures", "2", "--scenarios", "4", "--output", "json")
+    assert json.loads(said)["covered"] == {"1": {"seen": 3, "scenarios": 3}, "2": {"seen": 1, "scenarios": 3}}
+
+
+NODE = {"id": 1}
+PARTITION = {"id": 0, "leader": 1, "replicas": [1], "isr": [1]}
+
+
+def with_partition(**changed: Any) -> dict[str, Any]:
+    return {"nodes": [NODE, {"id": 2}], "topics": [{"name": "A", "partitions": [PARTITION | changed]}]}
+
+
+@pytest.mark.parametrize(
+    ("document", "complaint"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "expected an object"),
+        ({"topics": []}, "nodes is missing"),
+        ({"nodes": [], "topics": []}, "no nodes"),
+        ({"nodes": [{"id": "one"}], "topics": []}, 'nodes[0]: id must be a whole number, not "one"'),
+        ({"nodes": [{"id": True}], "topics": []}, "id must be a whole number, not true"),
+        ({"nodes": [NODE, NODE], "topics": []}, "node 1 is listed 2 times"),
+        ({"nodes": [{"id": 1, "capacity": 0}], "topics": []}, "capacity must be above 0"),
+        ({"nodes": [{"id": 1, "size": 4}], "topics": []}, "nodes[0]: unknown size"),
+        ({"nodes": [NODE], "topics": [{"name": "A", "partitions": []}]}, "topic A has no partitions"),
+        (with_partition(leader=2), "A-0: leader 2 is none of its replicas [1]"),
+        (with_partition(replicas=[1, 1]), "A-0: a node may hold one replica only"),
+        (with_partition(replicas=[1, 7]), "A-0: replicas on unknown nodes [7]"),
+        (with_partition(replicas=[1, 2, 3]), "3 replicas need as many nodes"),
+        (with_partition(isr=[2]), "in-sync nodes [2] hold no replica"),
+        (with_partition(replicas="1"), 'replicas must be a list of node ids, not "1"'),
+        (with_partition(id=3), "partition ids must be 0 to 0"),
+        ('{"nodes": [{"id": 1}], "topics": [{"name": "A", "rate": NaN, "partitions": []}]}', "rate must be a number"),
+    ],
+)
+def test_a_file_that_describes_no_cluster_is_refused_by_name(tmp_path: Path, document: Any, complaint: str) -> None:
+    code, said = headgate("report", "--from", written(tmp_path, document))
+    assert code == 2
+    assert complaint in said
+
+
+def test_a_leader_that_is_offline_is_refused(tmp_path: Path) -> None:
+    document = with_partition() | {"nodes": [{"id": 1, "online": False}, {"id": 2}]}
+    assert "leader 1 is offline" in headgate("report", "--from", written(tmp_path, document))[1]
+
+
+@pytest.mark.parametrize(
+    ("plan", "complaint"),
+    [
+        ("nonsense", "is not JSON"),
+        ({"version": 2, "partitions": []}, "version 2 is unknown"),
+        ({"topics": []}, "is not a reassignment file"),
+        ({"partitions": [{"topic": "A", "partition": 0}]}, "partitions[0] needs topic"),
+        ({"partitions": [{"topic": "B", "partition": 0, "replicas": [1]}]}, "B-0: no such partition"),
+        ({"partitions": [{"topic": "A", "partition": 9, "replicas": [1]}]}, "A-9: no such partition"),
+        ({"partitions": [{"topic": "A", "partition": 0, "replicas": [9]}]}, "unknown nodes [9]"),
+    ],
+)
+def test_a_reassignment_that_does_not_fit_is_refused(tmp_path: Path, plan: Any, complaint: str) -> None:
+    file = written(tmp_path, as_document(cluster(EVEN)))
+    code, said = headgate("report", "--from", file, "--change", written(tmp_path, plan, "plan.json"))
+    assert code == 2
+    assert complaint in said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (("report",), 2, "say which cluster"),
+        (("report", "--brokers", "nowhere"), 2, "'nowhere' is no address"),
+        (("report", "--from", "missing.json"), 2, "cannot read missing.json"),
+        (("cancel",), 2, "say which cluster"),
+        (("watch", "--brokers", "a:1", "--output", "html"), 2, "report -o html"),
+    ],
+)
+def test_a_command_that_lacks_something_says_what(words: tuple[str, ...], code: int, complaint: str) -> None:
+    assert headgate(*words)[0] == code
+    assert complaint in headgate(*words)[1]
+
+
+def test_a_file_cannot_be_applied_to(tmp_path: Path) -> None:
+    code, said = headgate("advise", "--from", written(tmp_path, as_document(cluster(UNEVEN))), "--apply", "--yes")
+    assert code == 2
+    assert "--apply needs a live cluster" in said
+
+
+def test_an_unknown_plan_names_the_known_ones(tmp_path: Path) -> None:
+    file = written(tmp_path, as_document(cluster(UNEVEN)))
+    code, said = headgate("advise", "--from", file, "--plan", "magic", "--save", str(tmp_path / "plan.json"))
+    assert code == 2
+    assert "leaders" in said
+    assert not (tmp_path / "plan.json").exists()

@@ -1,0 +1,231 @@
+"""What the report finds, and what it says about failures, spares and planned changes."""
+
+from dataclasses import replace
+
+import pytest
+
+from headgate.errors import ConfigError
+from headgate.model import TopicPartition
+from headgate.topology.advice import advise, judged
+from headgate.topology.checks import Thresholds, findings_of
+from headgate.topology.cluster import ConsumerGroup, Node, Partition, Topic, Topology
+from headgate.topology.failures import failed, recovered, replaced
+from headgate.topology.findings import Severity
+from headgate.topology.lints import Lint
+from headgate.topology.overlaps import Overlaps
+from headgate.topology.page import page
+from headgate.topology.potential import potential_overlaps
+from headgate.topology.reassignment import Reassignment, difference, read_reassignment, reassigned
+from headgate.topology.report import make_report
+from headgate.topology.round_robin import preconditions
+from headgate.topology.safety import objections
+from headgate.topology.simulate import simulate, spare_for
+from headgate.topology.standing import Standing
+from tests.topologies import cluster, topic
+
+EVEN = {"A": [[1, 2], [2, 3], [3, 1]], "B": [[1, 3], [2, 1], [3, 2]]}
+
+
+def kinds(topology: Topology, thresholds: Thresholds = Thresholds()) -> dict[str, Severity]:  # noqa: B008
+    return {finding.kind: finding.severity for finding in findings_of(Standing(topology), thresholds)}
+
+
+def test_an_even_cluster_is_healthy() -> None:
+    report = make_report(Standing(cluster(EVEN)), "here")
+    assert report.findings == ()
+    assert report.verdict == "HEALTHY: no node carries more than its share (3 nodes, 2 topics, 6 partitions)"
+
+
+def test_four_partitions_on_three_nodes_are_uneven_though_nothing_overlaps() -> None:
+    """B-15: two of four on node 3, so 2 * 3 / 4 = 1.5 times an even share."""
+    topology = cluster({"A": [[1, 2], [2, 3], [3, 1], [3, 2]]})
+    standing = Standing(topology)
+    assert not standing.overlaps.partial
+    assert standing.topics["A"].spread.skew == 1.5
+    assert kinds(topology)["uneven"] is Severity.warning
+    assert "uneven" not in kinds(topology, Thresholds(uneven_skew=1.5))
+
+
+def test_a_node_that_leads_nothing_is_seen() -> None:
+    """B-16: averages over nodes that lead would hide it."""
+    assert "idle-node" in kinds(cluster({"A": [[1, 2], [2, 1]]}))
+
+
+def test_lints_of_single_topics() -> None:
+    one_node = cluster({"A": [[1], [1]]}, nodes=2)
+    assert {"one-node", "no-replication", "crowded", "idle-node"} <= kinds(one_node).keys()
+    assert {"single-node", "no-replication"} <= kinds(cluster({"A": [[1]]}, nodes=1)).keys()
+    offline = failed(cluster({"A": [[1], [2, 1]]}, nodes=2), [1])
+    assert kinds(offline)["offline"] is Severity.critical
+    assert kinds(offline)["under-replicated"] is Severity.warning
+
+
+def test_too_few_in_sync_for_all_acknowledgements_is_critical() -> None:
+    topology = Topology.of([Node(1), Node(2)], [topic("A", [[1, 2]], min_insync_replicas=2)])
+    assert "unwritable" not in kinds(topology)
+    assert kinds(failed(topology, [2]))["unwritable"] is Severity.critical
+
+
+def test_overlap_is_a_warning_only_where_it_costs_balance() -> None:
+    level = {"A": [[1, 2], [2, 1]], "B": [[2, 3], [3, 2]], "C": [[3, 1], [1, 3]]}
+    assert kinds(cluster(level))["overlap"] is Severity.note
+    assert kinds(cluster(level, rates={"A": 4}))["overlap"] is Severity.warning
+
+
+def test_consumer_groups_that_do_not_fit_are_noted() -> None:
+    """B-17: 3 partitions for 2 members, and for 5."""
+    topology = cluster({"A": EVEN["A"]})
+    groups = (ConsumerGroup("few", 2, ("A",)), ConsumerGroup("idle", 5, ("A",)), ConsumerGroup("fits", 3, ("A",)))
+    found = findings_of(Standing(replace(topology, consumer_groups=groups)))
+    assert {f.kind: f.evidence for f in found} == {
+        "overloaded-member": ("few: 2 members for 3 partitions",),
+        "idle-member": ("idle: 5 members for 3 partitions",),
+    }
+
+
+def test_a_leader_away_from_home_is_noted() -> None:
+    away = Topic("A", (Partition(0, 2, (1, 2), (1, 2)), Partition(1, 1, (2, 1), (1, 2))))
+    assert "leader-away" in kinds(Topology.of([Node(1), Node(2)], [away]))
+
+
+def test_the_preconditions_of_round_robin_are_told_apart() -> None:
+    """B-18."""
+    a = replace(topic("A", EVEN["A"]), record_size_variation=0.5, producer_rates=(1.0, 3.0))
+    topology = Topology.of([Node(1), Node(2), Node(3)], [a, topic("B", [[1, 2], [2, 1]])])
+    holds = [c.holds for c in preconditions(Standing(topology), Thresholds())]
+    # Sizes vary by half; node 1 has 5/6 of 2/3; two of three nodes are shared; one producer sends three times as much.
+    assert holds == [False, False, False, False]
+    assert [c.holds for c in preconditions(Standing(cluster(EVEN)), Thresholds())] == [None, True, True, None]
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_leaders_are_elected_in_list_order_among_replicas_in_sync() -> None:
+    """B-20."""
+    row = Partition(0, 1, (1, 2, 3), (1, 3))
+    topology = Topology.of([Node(1), Node(2), Node(3)], [Topic("A", (row,))])
+    (after,) = failed(topology, [1]).topics[0].partitions
+    assert (after.leader, after.isr) == (3, (3,))
+    (lost,) = failed(topology, [1, 3]).topics[0].partitions
+    assert (lost.leader, lost.isr) == (None, (1, 3))
+    (unclean,) = failed(topology, [1, 3], unclean=True).topics[0].partitions
+    assert (unclean.leader, unclean.isr) == (2, (2,))
+    (back,) = recovered(failed(topology, [1]), [1]).topics[0].partitions
+    assert (back.leader, back.isr) == (1, (1, 3))
+
+
+def test_failures_are_ranked_and_compared_with_the_healthy_cluster() -> None:
+    """Node 1 alone holds B; without node 2 its leader of A goes to node 3, which then leads two of three."""
+    topology = cluster({"A": [[1, 2], [2, 3], [3, 1]], "B": [[1]]})
+    seen = simulate(Standing(topology))
+    assert seen.complete
+    assert seen.consequences[0].failed == (1,)
+    assert seen.consequences[0].new[Lint.OFFLINE] == ("B",)
+    without_2 = next(c for c in seen.consequences if c.failed == (2,))
+    assert without_2.new[Lint.UNEVEN] == ("A",)
+    assert without_2.default is not None
+    # Rates are 1 each: node 1 carries 1/3 + 1, node 3 carries 2/3; a fair share of 2 is 1.
+    assert without_2.default.busiest == 1
+    assert without_2.default.skew == pytest.approx(4 / 3)
+
+
+def test_groups_apart_by_leaders_may_meet_after_a_failure() -> None:
+    """B-19: A on {1, 2} and B on {3, 4}; A's follower on node 3 leads when node 1 fails."""
+    topology = cluster({"A": [[1, 3], [2, 1]], "B": [[3, 4], [4, 3]]}, nodes=4)
+    assert not Overlaps.of(topology).partial
+    (found,) = potential_overlaps(topology, Overlaps.of(topology)).found
+    assert found.witness == (1,)
+    assert found.shared_replicas == {3}
+    assert Overlaps.of(failed(topology, [1])).partial
+
+
+def test_a_chain_of_failures_may_be_needed() -> None:
+    """A's partition reaches node 4 only after nodes 1 and 2 are gone."""
+    topology = cluster({"A": [[1, 2, 4], [5, 6]], "B": [[4, 3], [3, 4]]}, nodes=6)
+    (found,) = potential_overlaps(topology, Overlaps.of(topology), most_failures=2).found
+    assert found.witness == (1, 2)
+    (unreached,) = potential_overlaps(topology, Overlaps.of(topology), most_failures=1).found
+    assert unreached.witness is None
+
+
+def test_a_spare_keeps_the_load_level_and_has_its_price() -> None:
+    """B-22: node 3 holds four replicas of topics with three partitions each: 4 / 3 of a topic's rate, all the time."""
+    topology = cluster(EVEN, nodes=4)
+    cost = spare_for(topology, 3, degree=2)
+    assert (cost.affected_topics, cost.shared_spares, cost.separate_spares) == (2, 2, 4)
+    assert cost.replica_traffic == pytest.approx(4 / 3)
+    seated = Standing(replaced(topology, node=3, spare=4))
+    assert seated.loads.default[4] == pytest.approx(Standing(topology).loads.default[3])
+    assert seated.topology.online == {1, 2, 4}
+
+
+# --- planned changes --------------------------------------------------------------------------------------------------
+
+
+def test_a_planned_change_can_be_looked_at_before_it_is_made() -> None:
+    plan = '{"version": 1, "partitions": [{"topic": "A", "partition": 0, "replicas": [3, 2]}]}'
+    after = reassigned(cluster(EVEN), read_reassignment(plan, "plan.json"))
+    assert after.topics[0].partitions[0] == Partition(0, 3, (3, 2), (3, 2))
+    assert after.epoch == 1
+    assert kinds(after)["uneven"] is Severity.warning
+    assert difference(cluster(EVEN), after).as_document()["partitions"] == [
+        {"topic": "A", "partition": 0, "replicas": [3, 2]}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "complaint"),
+    [([9], "unknown nodes \\[9\\]"), ([1, 1], "one replica only"), ([], "no replicas")],
+)
+def test_an_impossible_change_is_refused(replicas: list[int], complaint: str) -> None:
+    change = Reassignment({TopicPartition("A", 0): tuple(replicas)})
+    with pytest.raises(ConfigError, match=complaint):
+        reassigned(cluster(EVEN), change)
+
+
+def test_uneven_leaders_are_evened_out_without_copies() -> None:
+    topology = cluster({"A": [[1, 2], [1, 3], [1, 2]]})
+    (plan,) = advise(Standing(topology)).plans
+    assert (plan.name, plan.copies) == ("leaders", 0)
+    assert plan.before.default is not None
+    assert plan.after.default is not None
+    assert (plan.before.default.skew, plan.after.default.skew) == (3.0, 1.0)
+    assert sorted(plan.after.load.values()) == pytest.approx([1 / 3] * 3)
+
+
+def test_a_reassignment_of_ones_own_is_judged() -> None:
+    worse = Reassignment({TopicPartition("A", 0): (2, 1)})
+    (plan,) = judged(Standing(cluster(EVEN)), worse, "mine.json").plans
+    assert not plan.worthwhile
+    assert plan.after.uneven_topics == 1
+
+
+def test_a_change_that_endangers_records_is_refused() -> None:
+    safe = Topology.of(
+        [Node(1), Node(2), Node(3), Node(4, online=False)], [topic("A", [[1, 2]], min_insync_replicas=2)]
+    )
+    at = TopicPartition("A", 0)
+    assert objections(safe, Reassignment({at: (2, 3)})) == []
+    assert "min.insync.replicas is 2" in objections(safe, Reassignment({at: (3,)}))[0]
+    assert any("offline or unknown" in o for o in objections(safe, Reassignment({at: (1, 4)})))
+    assert "no such partition" in objections(safe, Reassignment({TopicPartition("B", 0): (1,)}))[0]
+    assert "under way" in objections(safe, Reassignment({at: (2, 3)}), [at])[0]
+    lagging = failed(safe, [2])
+    assert any("bring its replicas back first" in o for o in objections(lagging, Reassignment({at: (1, 3)})))
+
+
+def test_a_change_that_gathers_replicas_in_one_rack_is_refused() -> None:
+    racks = [Node(1, rack="a"), Node(2, rack="b"), Node(3, rack="a")]
+    topology = Topology.of(racks, [topic("A", [[1, 2]])])
+    assert objections(topology, Reassignment({TopicPartition("A", 0): (3, 2)})) == []
+    assert "1 racks instead of 2" in objections(topology, Reassignment({TopicPartition("A", 0): (1, 3)}))[0]
+
+
+def test_the_page_shows_names_as_text_and_needs_nothing_from_elsewhere() -> None:
+    topology = cluster({"<script>": [[1, 2], [2, 1]], "B": [[2], [3]]})
+    standing = Standing(topology)
+    html = page(make_report(standing, "<here>", simulation=simulate(standing)), standing)
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+    assert not any(word in html for word in ("http:", "https:", "src=", "@import", "url("))
