@@ -3,6 +3,7 @@
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,7 +122,7 @@ def test_the_same_sentence_says_everywhere_what_was_tuned() -> None:
 def test_a_row_with_twice_the_steps_is_not_reproduced(tmp_path: Path) -> None:
     results = Results(tmp_path / "runs.csv")
     given = ("key", "sla_percent", "replica_minutes", "ups", "downs", "code")
-    blank = {f.name: 0 for f in fields(Run) if f.name not in given}
+    blank: dict[str, Any] = {f.name: 0 for f in fields(Run) if f.name not in given}
     results.add(Run(key="w2/alg2", sla_percent=98.5, replica_minutes=400.0, ups=41, downs=40, **blank))
     results.add(Run(key="w2/linear", sla_percent=97.0, replica_minutes=320.0, ups=26, downs=24, **blank))
     text = report([r for r in tables() if r.table.startswith("Table 3")], [], results, 1, quick=True)
@@ -132,7 +133,7 @@ def test_a_row_with_twice_the_steps_is_not_reproduced(tmp_path: Path) -> None:
 def test_the_report_says_reproduced_or_not_and_how_far(tmp_path: Path) -> None:
     results = Results(tmp_path / "runs.csv")
     given = ("key", "sla_percent", "replica_minutes", "code")
-    blank = {f.name: 6 if f.name in ("ups", "downs") else 0 for f in fields(Run) if f.name not in given}
+    blank: dict[str, Any] = {f.name: 6 if f.name in ("ups", "downs") else 0 for f in fields(Run) if f.name not in given}
     for key, sla_percent, minutes in (("w1/alg2", 97.0, 31.0), ("w1/linear", 90.0, 25.5), ("w1/ours", 99.6, 29.0)):
         results.add(Run(key=key, sla_percent=sla_percent, replica_minutes=minutes, **blank))
     text = report([r for r in tables() if r.table.startswith("Table 2")], [], results, 1, quick=True)
