@@ -8,6 +8,7 @@ from headgate.packing.modified_any_fit import ModifiedWorstFit
 from headgate.policies.binpack_lag import Algorithm2
 from headgate.policies.sentinel import Sentinel
 from headgate.simulation.arrivals import burst, counted, even
+from headgate.simulation.group import GroupSettings
 from headgate.simulation.run import RunSettings, simulate
 
 
@@ -33,3 +34,13 @@ def test_the_controller_scales_up_and_drains_on_the_way_down_without_losing_a_re
     # What the controller adds (readiness, acknowledgements, the ledger) costs little beside the simulator's group.
     assert outcome.sla_percent == pytest.approx(alone.sla_percent, abs=4)
     assert outcome.replica_minutes == pytest.approx(alone.replica_minutes, rel=0.15)
+
+
+def test_a_backlog_longer_than_the_run_is_worked_off_by_its_owner() -> None:
+    # 4,000,000 s of work for one consumer, which is ready 3 s after it was asked for.
+    pipeline = ExactPipeline(
+        counted([[0]] * 10 + [[400]] + [[0]] * 5),
+        Sentinel(ModifiedWorstFit(), 20_000, 15_000),
+        GroupSettings(1e-4, pause_s=0.0),
+    )
+    assert pipeline.run().max_latency_s == pytest.approx(400 / 1e-4)

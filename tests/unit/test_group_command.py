@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headgate.cli.group import app
-from headgate.errors import ConfigError
+from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.groups.assignor import PlannedAssignor
 from headgate.groups.member import PlannedConsumer
 
@@ -33,6 +33,14 @@ def test_wrong_options_are_refused_with_words(more: list[str], words: str, tmp_p
     result = CliRunner().invoke(app, [*RUN, "--home", str(tmp_path), *more])
     assert isinstance(result.exception, ConfigError)
     assert words in str(result.exception)
+
+
+def test_without_a_broker_it_says_what_to_check(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, [*RUN, "--home", str(tmp_path)])
+    assert isinstance(result.exception, KafkaUnavailable)
+    said = str(result.exception)
+    assert "is Kafka running, is --brokers 127.0.0.1:1 its address" in said
+    assert "KafkaTimeoutError(" not in said
 
 
 @pytest.mark.parametrize("address", ["", "ftp://host:1", "http://:80", "http://host:port"])

@@ -241,3 +241,20 @@ def test_the_same_seed_gives_the_same_run() -> None:
     plan = owned([0, 1], [2])
     a, b = (simulate(trace, Script((5.0, plan)), settings()) for _ in range(2))
     assert np.array_equal(a.all_latencies_s, b.all_latencies_s)
+
+
+def test_a_backlog_of_days_is_worked_off_after_the_last_arrival() -> None:
+    # Three days of twice what one consumer does: the last record arrives at the end and waits another three days.
+    three_days_s = 3 * 86_400.0
+    arrivals = Arrivals((np.linspace(0, three_days_s, 5001)[1:],), three_days_s)
+    slow = RunSettings(GroupSettings(2500 / three_days_s), period_s=3600.0)
+    outcome = simulate(arrivals, Script(), slow)
+    first_s, service_s = three_days_s / 5000, three_days_s / 2500
+    assert outcome.max_latency_s == pytest.approx(first_s + 5000 * service_s - three_days_s)
+    assert outcome.replica_minutes == pytest.approx(three_days_s / 60)  # what is left is not billed
+
+
+def test_what_nobody_owns_at_the_end_is_said() -> None:
+    nobody_has_1 = Script((5.0, owned([0])))
+    with pytest.raises(RuntimeError, match=r"partitions \[1\] without an owner"):
+        simulate(counted([[1, 1]] * 20), nobody_has_1, settings("cooperative"))

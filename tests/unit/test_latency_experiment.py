@@ -1,15 +1,18 @@
 """The latency experiment: orderings the spec demands, ours against its targets, results that survive a restart."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from headgate.experiments.campaign import Case, Results, Run, run_all, run_case
+from headgate.experiments.campaign import Case, Results, Run, fingerprint, run_all, run_case
 from headgate.experiments.clairvoyant import bound, bound_of_the_curve, placements, without_foresight
 from headgate.experiments.latency_cases import held_out, sweeps, tables, variants
-from headgate.experiments.latency_report import report
+from headgate.experiments.latency_report import TUNED, report
+from headgate.policies.binpack_lag import Algorithm2
 from headgate.simulation.arrivals import burst, even
 from headgate.simulation.outcome import Outcome
 from headgate.simulation.traces import w1
@@ -77,9 +80,60 @@ def test_results_survive_a_restart_and_are_not_run_twice(tmp_path: Path) -> None
     assert told[-1] == ("done", 2, 2)
 
 
+def test_runs_of_older_code_are_done_anew_unless_they_are_to_be_kept(tmp_path: Path) -> None:
+    file, case = tmp_path / "runs.csv", replace(CASES["w1/linear"], periods_s=(1.03,))
+    run_all([case], 1, Results(file))
+    fresh = file.read_text()
+    assert fingerprint(case) in fresh
+    file.write_text(fresh.replace(fingerprint(case), "older").replace("25.", "99."))
+    kept = Results(file, resume=True, keep_old=True)
+    run_all([case], 1, kept)
+    assert kept.provenance() == "1 are of older code.\n"
+    assert kept.runs[0].replica_minutes > 99
+    again = Results(file, resume=True)
+    run_all([case], 1, again)
+    assert (file.read_text(), again.provenance()) == (fresh, "")
+
+
+def test_runs_from_before_code_was_written_down_are_kept_and_told_of(tmp_path: Path) -> None:
+    file, case = tmp_path / "runs.csv", replace(CASES["w1/linear"], periods_s=(1.03,))
+    run_all([case], 1, Results(file))
+    file.write_text("".join(line.rpartition(",")[0] + "\n" for line in file.read_text().splitlines()))
+    old = Results(file, resume=True)
+    run_all([replace(case, periods_s=(1.03, 1.07))], 1, old)
+    assert [bool(run.code) for run in old.runs] == [False, True]
+    assert old.provenance() == "1 of 2 runs do not say which code they are of.\n"
+    assert Results(file, resume=True).runs == old.runs  # the file has the new column for both
+
+
+def test_other_settings_are_another_fingerprint() -> None:
+    case = CASES["w1/alg2"]
+    others = [
+        replace(case, make=partial(Algorithm2, f_up=0.8)),
+        replace(case, settings=replace(case.settings, slo_s=1)),
+    ]
+    assert len({fingerprint(c) for c in (case, replace(case), *others)}) == 3
+
+
+def test_the_same_sentence_says_everywhere_what_was_tuned() -> None:
+    assert TUNED in (Path(__file__).parents[2] / "docs" / "choose-a-policy.md").read_text(encoding="utf-8")
+
+
+def test_a_row_with_twice_the_steps_is_not_reproduced(tmp_path: Path) -> None:
+    results = Results(tmp_path / "runs.csv")
+    given = ("key", "sla_percent", "replica_minutes", "ups", "downs", "code")
+    blank: dict[str, Any] = {f.name: 0 for f in fields(Run) if f.name not in given}
+    results.add(Run(key="w2/alg2", sla_percent=98.5, replica_minutes=400.0, ups=41, downs=40, **blank))
+    results.add(Run(key="w2/linear", sla_percent=97.0, replica_minutes=320.0, ups=26, downs=24, **blank))
+    text = report([r for r in tables() if r.table.startswith("Table 3")], [], results, 1, quick=True)
+    assert "| 98.9, 402.9, 20/16 | not: +21.0 steps up, +24.0 steps down (see: Why Alg 2" in text
+    assert "| 95.4, 325.7, 23/20 | reproduced |" in text  # 3 of 23 and 4 of 20 are at most a quarter
+
+
 def test_the_report_says_reproduced_or_not_and_how_far(tmp_path: Path) -> None:
     results = Results(tmp_path / "runs.csv")
-    blank = {f.name: 0 for f in fields(Run) if f.name not in ("key", "sla_percent", "replica_minutes")}
+    given = ("key", "sla_percent", "replica_minutes", "code")
+    blank: dict[str, Any] = {f.name: 6 if f.name in ("ups", "downs") else 0 for f in fields(Run) if f.name not in given}
     for key, sla_percent, minutes in (("w1/alg2", 97.0, 31.0), ("w1/linear", 90.0, 25.5), ("w1/ours", 99.6, 29.0)):
         results.add(Run(key=key, sla_percent=sla_percent, replica_minutes=minutes, **blank))
     text = report([r for r in tables() if r.table.startswith("Table 2")], [], results, 1, quick=True)

@@ -115,8 +115,18 @@ def test_algorithm_2_turns_a_reassignment_into_a_scale_up_when_the_rebalance_add
     assert Algorithm1().decide(seen(loads, before)).trigger == "REASS"
     up = Algorithm2().decide(seen(loads, before, pause_s=1.0))
     assert up.trigger == "UP"
+    assert up.reason.startswith("phase 1 REASS, phase 2 UP: ")  # E-22
     assert up.assignment is not None
     assert len(up.assignment) == 3
+
+
+def test_a_decision_tells_rate_and_lag_by_partition_and_what_each_packing_needed() -> None:
+    decision = Algorithm1().decide(seen({0: (100.0, 60.0), 1: (30.0, 6.0)}, owned([0, 1])))
+    told = dict(decision.inputs)
+    # Big bins have 90 of lag and 180 of rate, small ones 40 and 80: one of each kind and two.
+    assert (told["consumers"], told["packed_up"], told["packed_down"]) == (1, 1, 2)
+    assert (told["t-0 records_per_s"], told["t-0 lag_records"]) == (100, 60)
+    assert (told["t-1 records_per_s"], told["t-1 lag_records"]) == (30, 6)
 
 
 def test_algorithm_2_defers_a_scale_down_that_its_own_rebalance_would_spoil() -> None:
@@ -126,6 +136,7 @@ def test_algorithm_2_defers_a_scale_down_that_its_own_rebalance_would_spoil() ->
     deferred = policy.decide(seen(loads, two, pause_s=2.0))
     assert deferred.keeps
     assert deferred.trigger == "DOWN"
+    assert deferred.reason.startswith("phase 1 DOWN, phase 2 none: scale-down deferred")
     assert policy.deferred_downs == 1
     assert not Algorithm2().decide(seen(loads, two, pause_s=0.05)).keeps
 

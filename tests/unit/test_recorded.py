@@ -98,7 +98,14 @@ GOOD = "0,a-0,1,10\n1,a-0,1,10\n"
         ),
         (HEAD + "0,a-0,1,10\n", "1 different times found; at least two are needed"),
         (HEAD, "0 different times found"),
-        (HEAD + "1763200800000,a-0,1,10\n1763286000000,a-0,1,10\n", "are these milliseconds?"),
+        (
+            HEAD + "1763200800000,a-0,1,10\n1763286000000,a-0,1,10\n",
+            "line 2: time is 1763200800000, which",
+        ),
+        (HEAD + "1763200000000,a-0,5,50\n1763200001000,a-0,5,50\n", "looks like milliseconds; give seconds, or ISO"),
+        (HEAD + "0,a-0,1,10\n40000000000,a-0,1,10\n", "are these milliseconds?"),
+        (HEAD + GOOD + "2,a-0,1e300,1e300\n", "line 4: records is 1e300; more than 1e+15 in one row"),
+        (HEAD + GOOD + "2,a-0,1,1e19\n", "line 4: bytes is 1e19; more than 1e+18 in one row"),
         (HEAD + "0,a-0,0,0\n1,a-0,0,0\n", "nothing arrived in this trace"),
     ],
 )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headgate.model import Assignment, ConsumerLoad, Decision, Observation, PartitionLoad, TopicPartition
-from headgate.policies.advice import hot_partitions, slow_moves
+from headgate.policies.advice import PERSISTS_LOOKS, hot_partitions, slow_moves
 from headgate.policies.forecast import Forecast, Load
 from headgate.policies.lateness import LateAccount, late_by_moving, late_per_s
 from headgate.policies.pricing import Prices
@@ -266,6 +266,18 @@ def test_a_hot_partition_is_named_with_the_partition_count_that_would_help() -> 
     assert alert.about == "hot t-0"
     # 240 at once against 100 in time: 3 pieces at 0.8 filled, so 15 partitions instead of 5.
     assert "15 partitions instead of 5" in alert.text
+
+
+def test_a_hot_partition_must_stay_hot_before_a_partition_count_is_recommended() -> None:
+    watched = Watched(Slo(), owned([0], [1, 2, 3, 4]))
+    hot = [any(a.about == "hot t-0" for a in watched.second([240, 15, 15, 15, 15]).alerts) for _ in range(10)]
+    first = hot.index(True)
+    # The first look only begins the forecast; from the second on it is hot.
+    assert first == PERSISTS_LOOKS
+    assert all(hot[first:])
+    for _ in range(30):
+        calm = watched.second([15] * 5)
+    assert not any(a.about == "hot t-0" for a in calm.alerts)
 
 
 def test_an_slo_below_the_pause_of_a_move_is_told() -> None:

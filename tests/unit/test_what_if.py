@@ -8,15 +8,28 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from headgate.cli.group import _policy_maker
 from headgate.cli.main import app
+from headgate.cli.plan import facts_of
 from headgate.cli.policy_choice import chosen
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
-from headgate.controller.assembly import goal_of, policy_of
+from headgate.controller.assembly import fixed_s, goal_of, policy_of
+from headgate.controller.planning import Situation
 from headgate.errors import ConfigError, HeadgateError
 from headgate.experiments.engines import EngineName
-from headgate.experiments.what_if import Choice, Circumstances, Score, compare, mean, ranked, run_settings
-from headgate.model import TopicPartition
+from headgate.experiments.what_if import (
+    Choice,
+    Circumstances,
+    Score,
+    compare,
+    events_within,
+    mean,
+    ranked,
+    run_settings,
+)
+from headgate.groups.controller import GroupSettings
+from headgate.model import Assignment, Observation, PartitionLoad, TopicPartition
 from headgate.policies.registry import policy_names
 from headgate.policies.slo import Slo
 from headgate.simulation.packets import cut
@@ -142,6 +155,33 @@ def test_the_front_holds_whatever_nothing_else_beats_in_both() -> None:
     assert [s.policy for s in found if s.meets_goal] == ["dear", "even"]
 
 
+def test_of_two_that_are_the_same_both_are_on_the_front() -> None:
+    found = ranked([scored("a", 99, 10), scored("b", 99, 10), scored("dear", 99, 11), scored("c", 98, 10)], 0.9)
+    assert [s.policy for s in found if s.on_front] == ["a", "b"]
+
+
+def test_optimal_packs_what_is_done_within_the_slo_wherever_it_is_asked(pipeline: Pipeline) -> None:
+    # 200 records a second within half a second are 100; within 30 s a second's batch is 200.
+    assert [events_within(200, slo_s) for slo_s in (0.5, 1.0, 30.0)] == [100, 200, 200]
+    settings = GroupSettings("g", 0.5, 200.0)
+    grouped = _policy_maker(settings, Choice("optimal", "optimal"), 8)(200.0, 1)
+    rates = {TopicPartition("t", n): PartitionLoad(60.0, 60.0, 0, 0) for n in range(2)}
+    seen = Observation(10.0, 10.0, rates, Assignment({1: frozenset(rates)}), {}, 0.0)
+    grows = grouped.decide(seen).assignment
+    assert grows is not None
+    assert len(grows) == 2  # 120 are more than 100
+    tight = pipeline.model_copy(update={"slo": pipeline.slo.model_copy(update={"latency_s": fixed_s(pipeline) + 0.5})})
+    sized = {p: PartitionLoad(1000 * load.records_per_s, load.records_per_s, 0, 0) for p, load in rates.items()}
+    now = Situation(replace(seen, partitions=sized), 0.0, is_past=False, peak_records_per_s=120.0)
+    capacity = pipeline.policy.consumer_capacity_bytes_per_s / 1000
+    assert facts_of(tight, now)["events"] == pytest.approx(capacity / 2)
+
+
+def test_a_number_may_be_written_as_programs_print_it() -> None:
+    (choice,) = chosen("slo:thrift=1e1")
+    assert choice.params == {"thrift": 10.0}
+
+
 def test_seeds_are_averaged_and_the_worst_latency_stays() -> None:
     one = replace(scored("a", 100, 10), worst_s=3.0, causes={"overload": 2.0})
     two = replace(scored("a", 98, 14), worst_s=9.0)
@@ -227,6 +267,10 @@ def test_a_profile_can_be_saved_and_replayed(file: Path, tmp_path: Path) -> None
         (["--profile", "w1", "--policy", "slo:thrifd=2"], "slo has no parameter 'thrifd': did you mean 'thrift'"),
         (["--profile", "w1", "--policy", "slo:thrift"], "'thrift' must be written as param=value"),
         (["--profile", "w1", "--policy", "slo:thrift=-1"], "thrift must be above 0"),
+        (["--profile", "w1", "--policy", "slo:thrift=nan"], "thrift must be a finite number, not nan"),
+        (["--profile", "w1", "--policy", "slo:thrift=.inf"], "thrift must be a finite number, not inf"),
+        (["--profile", "w1", "--policy", "slo:thrift=much"], "thrift must be a finite number, not much"),
+        (["--profile", "w1", "--policy", "hpa", "--scale", "inf"], "the scale must be above 0 and finite, not inf"),
         (["--profile", "w1", "--policy", "slo:payback_s=5 MB"], "payback_s has a unit that does not fit here"),
         (["--profile", "w1", "--policy", "sentinel:packer=mwv"], "unknown packer 'mwv': did you mean"),
         (["--profile", "w1", "--policy", "hpa:packer=mwf"], "hpa has no parameter 'packer'"),

@@ -13,19 +13,24 @@ Quick = Annotated[bool, typer.Option("--quick", help="One seed and the short tra
 Seeds = Annotated[int, typer.Option(help="Runs per row are this many seeds times two decision periods.", min=1)]
 Resume = Annotated[bool, typer.Option("--resume", help="Keep the runs already in DIR and only do the missing ones.")]
 
+KeepOld = Annotated[
+    bool, typer.Option("--keep-old", help="With --resume: keep runs of older code, too, and say how many there are.")
+]
+
 
 def latency(
     quick: Quick = False,
     seeds: Seeds = 5,
     out: Annotated[Path, typer.Option(help="Where tables, plots and runs.csv go.")] = Path("docs/experiments/latency"),
     resume: Resume = False,
+    keep_old: KeepOld = False,
 ) -> None:
     """Re-runs every table of the latency paper beside its published numbers, with our policy in the same places."""
     from headgate.experiments.latency import run
 
     with _progress() as told:
-        file = run(out, seeds, quick, resume, told)
-    Console().print(f"Report: {file}")
+        file, note = run(out, seeds, quick, resume, told, keep_old)
+    Console().print(f"{note}Report: {file}", highlight=False)
 
 
 def baselines(
@@ -35,13 +40,14 @@ def baselines(
         "docs/experiments/baselines"
     ),
     resume: Resume = False,
+    keep_old: KeepOld = False,
 ) -> None:
     """Measures HPA, KEDA, equal counts, sentinel with MWF and ours on the same traces (E5)."""
     from headgate.experiments.baselines import run
 
     with _progress() as told:
-        file = run(out, seeds, quick, resume, told)
-    Console().print(f"Report: {file}")
+        file, note = run(out, seeds, quick, resume, told, keep_old)
+    Console().print(f"{note}Report: {file}", highlight=False)
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from headgate.cli.output import Output
 from headgate.cli.policy_choice import chosen
 from headgate.cli.quantities import positive_s, seconds
 from headgate.config.clients import as_kafka_python
-from headgate.errors import ConfigError, SetupError
-from headgate.experiments.what_if import Choice
+from headgate.errors import ConfigError, KafkaUnavailable, SetupError
+from headgate.experiments.what_if import Choice, events_within
 from headgate.fleet.processes import ProcessFleet
 from headgate.groups.carrying import Carrier
 from headgate.groups.controller import GroupController, GroupSettings
@@ -140,7 +140,7 @@ def run(
     fleet = ProcessFleet(starts, folder) if starts and not dry_run else None
     carrier = None if dry_run else Carrier(desk, fleet, tell)
     controller = GroupController(settings, meter, desk, make_policy, carrier, tell, time.time, starts is not None)
-    meter.group()  # what can never work is said before anything is started
+    _first_look(meter, brokers)  # what can never work is said before anything is started
     server = None if dry_run else DeskServer(desk, host, port, lambda: controller.status)
     if server is None:
         tell(f"dry run of group {group}: decisions are printed and not acted on; Ctrl-C ends it")
@@ -193,6 +193,17 @@ def status(
     console.print(escape(str(seen.get("decision", "no decision yet"))))
 
 
+def _first_look(meter: GroupMeter, brokers: str) -> None:
+    try:
+        meter.group()
+    except KafkaUnavailable as error:
+        meter.close()
+        raise KafkaUnavailable(
+            f"{error}; is Kafka running, is --brokers {brokers} its address as seen from here, and does it ask for "
+            "encryption or a password (--client security.protocol=...)?"
+        ) from error
+
+
 def _one(text: str) -> Choice:
     choices = chosen(text)
     if len(choices) != 1 or text.strip() == "all":
@@ -220,7 +231,7 @@ def _policy_maker(settings: GroupSettings, choice: Choice, max_members: int) -> 
                 "replicas": members,
                 "interval_s": settings.interval_s,
                 "beat_s": settings.interval_s,
-                "events": capacity,
+                "events": events_within(capacity, settings.slo_s),
             },
         )
 

@@ -13,6 +13,7 @@ SOURCES = (
     ("headgate.consumer.worker", "consumer"),
     ("headgate.lake.committer", "committer"),
     ("headgate.lake.upkeep", "committer"),
+    ("headgate.groups.controller", "group run"),
 )
 """Modules that have metrics, and the part of a pipeline that serves them."""
 
@@ -24,7 +25,8 @@ _HEAD = """\
 `metrics_port: 9100` in the pipeline file serves Prometheus metrics on loopback from the `run` process;
 `headgate consumer --metrics-port` those of one consumer. Times are in seconds and sizes in bytes; names ending in
 `_total` only grow, and begin again at 0 when the process does; ratios lie between 0 and 1. A part's metrics are served
-by the process it runs in: with `--roles`, or a fleet of processes, scrape each.
+by the process it runs in: with `--roles`, or a fleet of processes, scrape each. `headgate group run` serves its own
+under `/metrics` at the address that it prints.
 
 """
 _TAIL = """

@@ -17,10 +17,10 @@ from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.config.units import BYTES_PER_S
-from headgate.controller.assembly import policy_of
+from headgate.controller.assembly import goal_of, policy_of
 from headgate.controller.observing import in_records
 from headgate.controller.planning import Answer, Situation, listen, situation
-from headgate.experiments.what_if import Choice, buildable
+from headgate.experiments.what_if import Choice, buildable, events_within
 from headgate.kafka.channel import Topics
 
 
@@ -70,7 +70,7 @@ def facts_of(pipeline: Pipeline, now: Situation) -> dict[str, Any]:
         share = pipeline.policy.packing_capacity_bytes_per_s / pipeline.policy.consumer_capacity_bytes_per_s
         facts |= {
             "capacity_records_per_s": capacity,
-            "events": capacity,
+            "events": events_within(capacity, goal_of(pipeline)["slo_s"]),
             "peak_records_per_s": now.peak_records_per_s,
             "replicas": max(1, math.ceil(now.peak_records_per_s / (capacity * share))),
         }

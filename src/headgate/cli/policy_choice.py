@@ -1,5 +1,7 @@
 """Naming policies on the command line: `a,b,c`, each with parameters of its own as `name:param=value:param=value`."""
 
+import math
+
 import yaml
 from pydantic_core import PydanticCustomError
 
@@ -10,6 +12,7 @@ from headgate.experiments.what_if import Choice
 from headgate.policies.registry import parameters_of, policy_names
 
 ALL = "all"
+_NUMBERS = (float, int, float | None, int | None)
 POLICY_HELP = (
     "Policies to try, separated by commas; each may have parameters of its own, as in slo:thrift=2:quantile=0.999. "
     "all: everything that is installed."
@@ -38,20 +41,33 @@ def _choice(text: str) -> Choice:
             near = nearest(key, list(allowed))
             hint = f"did you mean {near!r}? " if near else ""
             raise ConfigError(f"--policy {text}: {name} has no parameter {key!r}: {hint}it has {', '.join(allowed)}")
-        params[key] = _value(text, key, value)
+        params[key] = _value(text, key, value, is_number=allowed[key].annotation in _NUMBERS)
     return Choice(text, name, params)
 
 
-def _value(text: str, key: str, value: str) -> object:
+def _value(text: str, key: str, value: str, is_number: bool) -> object:
     """A number, a word, true or false; a quantity may have its unit."""
     try:
         plain = yaml.safe_load(value)
     except yaml.YAMLError:
         raise ConfigError(f"--policy {text}: {key} cannot be {value!r}") from None
     unit = unit_of(key)
-    if not isinstance(plain, str) or unit is None:
+    if isinstance(plain, str) and unit is not None:
+        try:
+            return unit.parse(plain)
+        except PydanticCustomError as error:
+            raise ConfigError(f"--policy {text}: {key} {error.message()}") from None
+    return _number(text, key, plain) if is_number else plain
+
+
+def _number(text: str, key: str, plain: object) -> object:
+    """As it is, or as YAML does not know it (1e3); none is where a number belongs that may be left out."""
+    if plain is None or (isinstance(plain, int) and not isinstance(plain, bool)):
         return plain
     try:
-        return unit.parse(plain)
-    except PydanticCustomError as error:
-        raise ConfigError(f"--policy {text}: {key} {error.message()}") from None
+        number = math.nan if isinstance(plain, bool) else float(str(plain))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ConfigError(f"--policy {text}: {key} must be a finite number, not {plain}")
+    return number

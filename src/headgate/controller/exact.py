@@ -6,6 +6,7 @@ includes everything the controller adds to it: waiting for acknowledgements, for
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -28,6 +29,10 @@ _FINDING_S = 2.0
 """Before records come: time for a controller to find who is there."""
 TICK_S = 0.05
 """How often a consumer looks for commands; a live one does between two cycles."""
+_TAIL_S = 600.0
+"""So long after the last arrival the controller goes on deciding; a longer backlog is left to those who own it then."""
+_OWNERLESS_S = 86_400.0
+"""A partition that nobody has taken by then gets no owner any more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -137,6 +142,14 @@ class ExactFleet(MemoryFleet):
             if not life.is_alive:
                 self.ended_s.setdefault(life.incarnation, now)
 
+    def alive(self) -> list[ExactConsumer]:
+        return [life for _, life in self.ever if life.is_alive]
+
+    def work_off(self) -> None:
+        """Everything that its owners have left, at once."""
+        for life in self.alive():
+            life.engine.advance(self._topic, math.inf)
+
     def bills(self) -> tuple[tuple[int, float, float | None], ...]:
         """(consumer id, created, ended), of those that lived when records came: nobody is billed before."""
         found = [(life.consumer_id, max(0.0, began), self.ended_s.get(life.incarnation)) for began, life in self.ever]
@@ -209,6 +222,13 @@ class ExactPipeline:
             rates.append(PartitionRate(name.topic, name.partition, rate * self._record_bytes, rate, end, window_s))
         self.channel.put_measurement(Measurement(self.clock.now_ms(), window_s, "exact", tuple(rates)))
 
+    def _is_owned(self) -> bool:
+        """Whatever has records left is somebody's, and no batch of a partition that was given up is in hand."""
+        owned = {p: life for life in self.fleet.alive() for p in life.engine.partitions}
+        in_hand = {p: life for life in self.fleet.alive() for p in life.engine.polled}
+        left = {p for p, served in enumerate(self.topic.served) if served < len(self.topic.arrivals.times_s[p])}
+        return left <= owned.keys() and all(owned[p] is life for p, life in in_hand.items())
+
     def run(self, slo_s: float = 0.5, told: Callable[[float], None] = lambda share: None) -> Outcome:
         """To the end of the arrivals, then until the last record is done."""
         end_s, members_at_end = self.topic.arrivals.duration_s, 0
@@ -225,7 +245,10 @@ class ExactPipeline:
             done = all(s == len(t) for s, t in zip(self.topic.served, self.topic.arrivals.times_s, strict=True))
             if done:
                 break
-            if now > end_s + 86_400:
+            if now > end_s + _TAIL_S and self._is_owned():
+                self.fleet.work_off()
+                break
+            if now > end_s + _OWNERLESS_S:
                 raise RuntimeError("records were left without an owner")
         changes, pauses = _from_journal(self.channel.records, self._began_s, self._at_first)
         times = self.topic.arrivals.times_s

@@ -11,6 +11,7 @@ from headgate.experiments import plots
 from headgate.experiments.campaign import Case, Results, run_all
 from headgate.experiments.clairvoyant import bound, fewest_late, without_foresight
 from headgate.experiments.latency_cases import COOPERATIVE, EAGER, LOADS
+from headgate.experiments.latency_report import TUNED
 from headgate.packing.modified_any_fit import ModifiedWorstFit
 from headgate.policies.binpack_lag import Algorithm2
 from headgate.policies.fixed_size import EqualCount, LoadBalance
@@ -68,11 +69,12 @@ def run(
     quick: bool = False,
     resume: bool = False,
     told: Callable[[str, int, int], None] = lambda *_: None,
-) -> Path:
-    """Runs everything and writes runs.csv, a plot per trace and README.md into `out`; the report's path."""
+    keep_old: bool = False,
+) -> tuple[Path, str]:
+    """Runs everything and writes runs.csv, a plot per trace and README.md into `out`; its path, and what code ran."""
     seeds = 1 if quick else seeds
     chosen = cases(quick)
-    results = Results(out / "runs.csv", resume)
+    results = Results(out / "runs.csv", resume, keep_old)
     run_all(chosen, seeds, results, told)
     traces = list(dict.fromkeys(c.trace for c in chosen))
     for trace in traces:
@@ -85,7 +87,7 @@ def run(
         plots.sla_against_cost(points, f"{trace}: late records against cost", out / f"{trace.replace(' ', '-')}.png")
     file = out / "README.md"
     file.write_text(_report(traces, results, seeds, quick))
-    return file
+    return file, results.provenance()
 
 
 def _report(traces: list[str], results: Results, seeds: int, quick: bool) -> str:
@@ -97,8 +99,7 @@ def _report(traces: list[str], results: Results, seeds: int, quick: bool) -> str
         "HPA and KEDA run their own loop on top of that: every 15 s, 10 % tolerance, scale-down after the highest\n"
         "recommendation of 5 minutes; their groups are Kafka's classic ones (eager, range assignment, heartbeat 3 s).\n"
         "KEDA never goes to zero here. Headgate's policies and the fair Algorithm 2 move partitions one by one.\n"
-        "W2 is a stand-in. Constants of ours were tuned on W1 only; its structure was chosen with one other draw of "
-        "each family\nin view.\n"
+        f"W2 is a stand-in.\n\n{TUNED}\n{results.provenance()}"
     ]
     for trace in traces:
         lines = []

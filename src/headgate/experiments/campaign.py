@@ -1,8 +1,12 @@
 """Many runs of one experiment: what to run, the results of each run as a line of CSV, and their means and spreads."""
 
 import csv
+import hashlib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +15,7 @@ from headgate.simulation.arrivals import PRODUCERS, Arrivals, Floats
 from headgate.simulation.outcome import Outcome
 from headgate.simulation.run import Decides, RunSettings, simulate
 
+_DECIDING = ("headgate.model", "headgate.packing", "headgate.policies", "headgate.simulation")
 PERIODS_S = (1.03, 1.07)
 """Time between two decisions, work included: a real loop drifts through the producer's second (A-5)."""
 
@@ -58,9 +63,11 @@ class Run:
     late_scale_up: int
     late_scale_down: int
     late_reassignment: int
+    code: str = ""
+    """Which code and settings it ran with, see `fingerprint`; empty where that was not written down yet."""
 
     @classmethod
-    def of(cls, key: str, seed: int, period_s: float, outcome: Outcome) -> "Run":
+    def of(cls, key: str, seed: int, period_s: float, outcome: Outcome, code: str = "") -> "Run":
         causes = outcome.causes()
         return cls(
             key=key,
@@ -82,6 +89,7 @@ class Run:
             late_scale_up=causes["scale-up rebalance"],
             late_scale_down=causes["scale-down stall"],
             late_reassignment=causes["reassignment"],
+            code=code,
         )
 
 
@@ -99,19 +107,48 @@ class Spread:
 class Results:
     """Runs by case, kept in a CSV file that grows with every run, so that a long experiment can be resumed."""
 
-    def __init__(self, file: Path, resume: bool = False) -> None:
+    def __init__(self, file: Path, resume: bool = False, keep_old: bool = False) -> None:
+        """Runs of other code are done anew, unless `keep_old`; those that do not say of which code are kept."""
         self._file = file
+        self._keep_old = keep_old
         self.runs: list[Run] = []
+        self._older: set[tuple[str, int, float]] = set()
+        """Kept, though of other code."""
         if resume and file.exists():
             with file.open(newline="") as lines:
                 self.runs = [_run(line) for line in csv.DictReader(lines)]
-        else:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("w", newline="") as out:
-                csv.writer(out).writerow([f.name for f in fields(Run)])
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._write()
 
-    def has(self, key: str, seed: int, period_s: float) -> bool:
-        return any(r.key == key and r.seed == seed and r.period_s == period_s for r in self.runs)
+    def _write(self) -> None:
+        part = self._file.with_suffix(".part")  # stopped in between, the runs so far are not lost
+        with part.open("w", newline="") as out:
+            rows = csv.writer(out)
+            rows.writerow([f.name for f in fields(Run)])
+            rows.writerows(asdict(run).values() for run in self.runs)
+        part.replace(self._file)
+
+    def has(self, key: str, seed: int, period_s: float, code: str) -> bool:
+        """Whether there is such a run; one of other code is forgotten, or kept and counted."""
+        wanted = key, seed, period_s
+        found = next((r for r in self.runs if (r.key, r.seed, r.period_s) == wanted), None)
+        if found is None:
+            return False
+        if found.code in ("", code):
+            return True
+        if self._keep_old:
+            self._older.add(wanted)
+            return True
+        self.runs.remove(found)
+        self._write()
+        return False
+
+    def provenance(self) -> str:
+        """How many runs are not known to be of the present code; empty if all are."""
+        unknown = sum(1 for run in self.runs if not run.code)
+        said = [f"{unknown} of {len(self.runs)} runs do not say which code they are of"] if unknown else []
+        said += [f"{len(self._older)} are of older code"] if self._older else []
+        return f"{'; '.join(said)}.\n" if said else ""
 
     def add(self, run: Run) -> None:
         self.runs.append(run)
@@ -129,7 +166,24 @@ class Results:
 def _run(line: dict[str, str]) -> Run:
     kinds = {f.name: f.type for f in fields(Run)}
     read: dict[str, type] = {"str": str, "int": int, "float": float}
-    return Run(**{name: read[str(getattr(kind, "__name__", kind))](line[name]) for name, kind in kinds.items()})
+    found = {"code": "", **line}
+    return Run(**{name: read[str(getattr(kind, "__name__", kind))](found[name]) for name, kind in kinds.items()})
+
+
+def fingerprint(case: Case) -> str:
+    """Of the policy's and the run's settings, and of everything that decides or simulates."""
+    settings = re.sub(r" at 0x[0-9a-f]+", "", f"{case.make!r} {case.load!r} {case.settings!r} {case.producer}")
+    return hashlib.sha256(f"{_source()} {settings}".encode()).hexdigest()[:12]
+
+
+@cache
+def _source() -> str:
+    """A hash of the text of the packages that a run's result comes from."""
+    found = hashlib.sha256()
+    for package in _DECIDING:
+        for file in sorted(p.name for p in files(package).iterdir() if p.name.endswith(".py")):
+            found.update(files(package).joinpath(file).read_bytes())
+    return found.hexdigest()
 
 
 def run_case(case: Case, seed: int, period_s: float) -> Outcome:
@@ -152,6 +206,7 @@ def run_all(
     todo = [(case, seed, period) for seed in range(seeds) for case in chosen for period in case.periods_s]
     for n, (case, seed, period_s) in enumerate(todo):
         told(f"{case.trace}: {case.policy}", n, len(todo))
-        if not results.has(case.key, seed, period_s):
-            results.add(Run.of(case.key, seed, period_s, run_case(case, seed, period_s)))
+        code = fingerprint(case)
+        if not results.has(case.key, seed, period_s, code):
+            results.add(Run.of(case.key, seed, period_s, run_case(case, seed, period_s), code))
     told("done", len(todo), len(todo))

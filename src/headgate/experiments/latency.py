@@ -13,8 +13,15 @@ from headgate.experiments.latency_report import report
 Told = Callable[[str, int, int], None]
 
 
-def run(out: Path, seeds: int = 5, quick: bool = False, resume: bool = False, told: Told = lambda *_: None) -> Path:
-    """Runs everything and writes runs.csv, plots and README.md into `out`; the report's path.
+def run(
+    out: Path,
+    seeds: int = 5,
+    quick: bool = False,
+    resume: bool = False,
+    told: Told = lambda *_: None,
+    keep_old: bool = False,
+) -> tuple[Path, str]:
+    """Runs everything and writes runs.csv, plots and README.md into `out`; the report's path, and what code ran.
 
     Quick leaves out the two-hour trace, the sweeps and the held-out families, and uses one seed.
     """
@@ -23,7 +30,7 @@ def run(out: Path, seeds: int = 5, quick: bool = False, resume: bool = False, to
     if quick:
         rows = [r for r in rows if not r.case.trace.startswith("W2")]
         extra, seeds = [], 1
-    results = Results(out / "runs.csv", resume)
+    results = Results(out / "runs.csv", resume, keep_old)
     unique = {row.case.key: row.case for row in (*rows, *extra)}
     run_all(unique.values(), seeds, results, told)
     told("plots", 0, 1)
@@ -31,7 +38,7 @@ def run(out: Path, seeds: int = 5, quick: bool = False, resume: bool = False, to
     file = out / "README.md"
     file.write_text(report(rows, extra, results, seeds, quick))
     told("done", 1, 1)
-    return file
+    return file, results.provenance()
 
 
 def _plots(out: Path, rows: list[TableRow], results: Results, quick: bool) -> None:
@@ -48,11 +55,14 @@ def _plots(out: Path, rows: list[TableRow], results: Results, quick: bool) -> No
     plots.latency_over_time(seen, out / "latency-w1.png")
     plots.replicas_over_time(seen["Alg 2"], "Alg 2 on W1, heartbeat 3 s", out / "replicas-w1.png")
     plots.cdf(seen, "W1, even keys", out / "cdf-w1.png")
-    slow = {
-        name: run_case(cases[key], 0, 1.03)
-        for name, key in (("Alg 1", "w1/alg1-tr2"), ("Alg 2", "w1/alg2-tr2"), ("ours", "w1/ours-tr2"))
-    }
-    plots.cdf(slow, "W1, rebalances of 2 s", out / "cdf-tr2.png")
+    beats = {"Alg 2, heartbeat 3 s": seen["Alg 2"], "Alg 2, heartbeat 500 ms": seen["Alg 2, heartbeat 500 ms"]}
+    plots.cdf(beats, "W1, even keys, by heartbeat", out / "cdf-heartbeat.png")
+    for end, pause, file in (("tr0.5", "500 ms", "cdf-tr05.png"), ("tr2", "2 s", "cdf-tr2.png")):
+        slow = {
+            name: run_case(cases[key], 0, 1.03)
+            for name, key in (("Alg 1", f"w1/alg1-{end}"), ("Alg 2", f"w1/alg2-{end}"), ("ours", f"w1/ours-{end}"))
+        }
+        plots.cdf(slow, f"W1, rebalances of {pause}", out / file)
     skewed = {
         name: run_case(cases[key], 0, 1.03)
         for name, key in (("Alg 2", "w1s/alg2"), ("Linear", "w1s/linear"), ("ours", "w1s/ours"))

@@ -1,27 +1,39 @@
 """The report of the latency experiment: tables with the published numbers beside ours, in Markdown."""
 
+import math
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 
 from headgate.experiments.campaign import Results
 from headgate.experiments.clairvoyant import bound, bound_of_the_curve
-from headgate.experiments.latency_cases import TableRow, golden_batches
+from headgate.experiments.latency_cases import EAGER, TableRow, case, golden_batches
+from headgate.policies.binpack_lag import Algorithm2
 from headgate.policies.fixed_size import overprovisioned_size
 from headgate.policies.linear import Linear
 from headgate.policies.optimal import PAPER_EVENTS, offline
-from headgate.simulation.arrivals import burst, even
+from headgate.simulation.arrivals import Arrivals, burst, counted, even
+from headgate.simulation.run import RunSettings, simulate
 from headgate.simulation.traces import w1, w2_stand_in
 
 SLA_POINTS = 3.0
 """The spec's acceptance band."""
 COST_SHARE = 0.10
+COUNT_SHARE, COUNT_STEPS = 0.25, 1.0
+"""Steps up and down may differ by this share or by this many, whichever is more. The spec has no band for them."""
 
 HEAD = (
     "| policy | runs | SLA %: mean (min … max) | replica-min | up / down | max s "
     "| published: SLA, replica-min, up/down | verdict |\n|---|---|---|---|---|---|---|---|\n"
 )
 
+
+TUNED = """The constants of ours were tuned on W1 (five seeds, the reported ones among them), with about a dozen
+settings tried. Its structure was chosen with draws of the families in view: seeds 3000 and 3001, which no report shows,
+and for the price of overload and backlog the first reported draw of spiky, regime switch and correlated bursts.
+"""
+"""Also in docs/choose-a-policy.md."""
 
 _SETTING = """Each row is the mean of the runs its second column counts: seeds × decision periods 1.03 s and 1.07 s, for
 held-out families the seeds at 1.03 s. An experiment that was stopped early has fewer of the later seeds.
@@ -34,14 +46,9 @@ way of changing hands, where only what moves pauses and who goes is drained firs
 Algorithm 2 with exactly those moves. Start-up, cooldown and periods are not in the paper; they were fixed before the
 first run and not tuned.
 
-The constants of ours were tuned on W1 with even keys only, with rebalances of 50 ms and of 2 s. Its structure (the
-budget, the insurance against jumps, the length of the trend) was chosen with one draw of each held-out family in view,
-seed 100; the draws reported are others. Only the price of overload and backlog was added later, with the first reported
-draw of spiky, regime switch and correlated bursts in view.
-
-*Reproduced* means: mean SLA within 3 points and cost within 10 % of the printed number. *Target* rows are ours against
-what was asked of it. W2 is a stand-in with the published curve's knots and noise, not the authors' trace. All runs:
-[runs.csv](runs.csv).
+*Reproduced* means: mean SLA within 3 points, cost within 10 % and steps up and down within 25 % or one step of the
+printed numbers, as far as they are printed. *Target* rows are ours against what was asked of it. W2 is a stand-in with
+the published curve's knots and noise, not the authors' trace. All runs: [runs.csv](runs.csv).
 """
 
 
@@ -49,7 +56,7 @@ def report(rows: list[TableRow], extra: list[TableRow], results: Results, seeds:
     most = max((run.seed + 1 for run in results.runs), default=seeds)
     command = f"headgate experiment latency --seeds {most}" + (" --quick" if quick else "")
     parts = [
-        f"# Latency experiments, re-run\n\nCommand: `{command}`.\n\n{_SETTING}",
+        f"# Latency experiments, re-run\n\nCommand: `{command}`.\n\n{_SETTING}\n{TUNED}\n{results.provenance()}",
         "![latency over time](latency-w1.png)\n",
         "![late records against cost](front-w1.png)\n",
     ]
@@ -58,12 +65,14 @@ def report(rows: list[TableRow], extra: list[TableRow], results: Results, seeds:
         parts.append(f"## {table}\n\n{HEAD}" + "".join([*lines, *_optimal(table)]))
     parts.append(_golden())
     if not quick:
+        parts.append(_more_steps())
         parts.append(_bounds(results))
     parts.append(_diagnosis(results))
     for table, group in groupby(extra, key=lambda r: r.table):
         parts.append(f"## {table}\n\n{HEAD}" + "".join(_line(row, results) for row in group))
     parts.append(
         "## Distributions\n\n![CDF, W1](cdf-w1.png)\n\n![CDF, skewed](cdf-skewed.png)\n\n"
+        "![CDF, heartbeats](cdf-heartbeat.png)\n\n![CDF, 500 ms rebalances](cdf-tr05.png)\n\n"
         "![CDF, 2 s rebalances](cdf-tr2.png)\n\n![by replica](replicas-w1.png)\n"
     )
     return "\n".join(parts)
@@ -82,7 +91,7 @@ def _line(row: TableRow, results: Results) -> str:
     return (
         f"| {name} | {len(results.of(key))} | {sla.mean:.2f} ({sla.low:.2f} … {sla.high:.2f}) "
         f"| {cost.mean:.2f} ({cost.low:.1f} … {cost.high:.1f}) | {ups.mean:.1f} / {downs.mean:.1f} | {top.mean:.2f} "
-        f"| {_published(row)} | {_verdict(row, sla.mean, cost.mean)} |\n"
+        f"| {_published(row)} | {_verdict(row, sla.mean, cost.mean, ups.mean, downs.mean)} |\n"
     )
 
 
@@ -101,7 +110,7 @@ def _published(row: TableRow) -> str:
     )
 
 
-def _verdict(row: TableRow, sla: float, cost: float) -> str:
+def _verdict(row: TableRow, sla: float, cost: float, ups: float, downs: float) -> str:
     if row.target is not None:
         misses = []
         if sla < row.target.sla_percent - 1e-9:
@@ -116,12 +125,17 @@ def _verdict(row: TableRow, sla: float, cost: float) -> str:
         off.append(f"SLA {sla - p.sla_percent:+.1f} points")
     if p.replica_minutes is not None and abs(cost / p.replica_minutes - 1) > COST_SHARE:
         off.append(f"cost {cost / p.replica_minutes - 1:+.0%}")
+    for name, steps, printed in (("up", ups, p.ups), ("down", downs, p.downs)):
+        if printed is not None and abs(steps - printed) > max(COUNT_SHARE * printed, COUNT_STEPS):
+            off.append(f"{steps - printed:+.1f} steps {name}")
     return "reproduced" if not off else f"not: {', '.join(off)}{_reason(row)}"
 
 
 def _reason(row: TableRow) -> str:
     if row.case.key.startswith("w1/alg1-tr"):
         return " (the spec's own probe finds the same: the paper's Alg 1 suffers more than its model says)"
+    if row.case.key == "w2/alg2":
+        return " (see: Why Alg 2 steps more often on W2)"
     if row.case.trace.startswith("W2"):
         return " (stand-in trace; cooldown and start-up unpublished)"
     return ""
@@ -193,6 +207,30 @@ def _bounds(results: Results) -> str:
         "not where keys will fall: what no policy without knowledge of the future can beat.\n\n"
         "| trace | goal % | knows the keys | knows the curve | ours | the curve's bound at our SLA | above it |\n"
         "|---|---|---|---|---|---|---|\n" + "\n".join(lines) + "\n" + _on_w2(results)
+    )
+
+
+def _more_steps() -> str:
+    """What the counts of Table 3 depend on: one run for each thing that the paper leaves open."""
+    arrivals = case("", "Alg 2", "W2 stand-in", Algorithm2).arrivals(0)
+    dealt = counted([[math.ceil(rate / 5)] * 5 for rate in w2_stand_in(0)])
+    runs: dict[str, tuple[Arrivals, Algorithm2, RunSettings]] = {
+        "as in Table 3": (arrivals, Algorithm2(), EAGER),
+        "a cooldown of 60 s": (arrivals, Algorithm2(cooldown_s=60.0), EAGER),
+        "rates counted over 5 s": (arrivals, Algorithm2(), replace(EAGER, rate_window_s=5.0)),
+        "keys dealt evenly": (dealt, Algorithm2(), EAGER),
+    }
+    lines = []
+    for name, (load, policy, settings) in runs.items():
+        outcome = simulate(load, policy, settings)
+        steps = f"{outcome.ups} / {outcome.downs}"
+        lines.append(f"| {name} | {outcome.sla_percent:.2f} | {outcome.replica_minutes:.1f} | {steps} |")
+    return (
+        "## Why Alg 2 steps more often on W2\n\nOne run each, seed 0, period 1.03 s; published are 98.9, 402.9 and "
+        "20 / 16. Random keys make a partition's rate of one second noisy, and that noise crosses the limits of size. "
+        "Counted over 5 s, or with as many records for every partition, it does not; a longer cooldown alone does "
+        "less. How the authors counted rates is not published.\n\n"
+        "| Alg 2 | SLA % | replica-min | up / down |\n|---|---|---|---|\n" + "\n".join(lines) + "\n"
     )
 
 

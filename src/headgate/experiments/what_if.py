@@ -144,7 +144,7 @@ class Score:
     sla_by_seed: tuple[float, ...]
     meets_goal: bool = False
     on_front: bool = False
-    """No other policy is both cheaper and more often in time."""
+    """No other policy is as cheap and as often in time, and better in one of the two."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,13 +297,18 @@ def facts_of(
         "waits_s": circumstances.pause_s if circumstances.engine == "controller" else 0.0,
         "capacity_records_per_s": records_per_s,
         "rebalance_s": max(circumstances.pause_s, 1e-3),
-        "events": records_per_s * min(1.0, settings.slo_s),
+        "events": events_within(records_per_s, settings.slo_s),
         "beat_s": beat_s,
         "interval_s": max(beat_s, settings.period_s),
         "peak_records_per_s": peak * packets.mean_records,
         "partitions": len(packets.partitions),
         "replicas": max(1, math.ceil(peak * packets.packet_bytes / pipeline.policy.packing_capacity_bytes_per_s)),
     }
+
+
+def events_within(capacity_records_per_s: float, slo_s: float) -> float:
+    """v = mu · w_sla, what one consumer does within the SLO (A-2); at most a second's, for batches are of a second."""
+    return capacity_records_per_s * min(1.0, slo_s)
 
 
 def score(label: str, outcome: Result, circumstances: Circumstances) -> Score:
@@ -349,12 +354,13 @@ def mean(scores: Sequence[Score]) -> Score:
 def ranked(scores: Iterable[Score], quantile: float) -> tuple[Score, ...]:
     """Cheapest first, with what meets the goal and what is on the front marked."""
     ordered = sorted(scores, key=lambda s: (s.replica_minutes, -s.sla_percent))
-    marked, best = [], -math.inf
+    marked, best, front = [], -math.inf, (math.nan, math.nan)
     for each in ordered:
-        marked.append(
-            replace(each, meets_goal=each.sla_percent >= 100 * quantile - 1e-9, on_front=each.sla_percent > best)
-        )
-        best = max(best, each.sla_percent)
+        scored = each.replica_minutes, each.sla_percent
+        if each.sla_percent > best:
+            best, front = each.sla_percent, scored
+        on_front = scored == front  # whoever equals one on the front is on it, too
+        marked.append(replace(each, meets_goal=each.sla_percent >= 100 * quantile - 1e-9, on_front=on_front))
     return tuple(marked)
 
 

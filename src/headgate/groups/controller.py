@@ -16,17 +16,22 @@ from headgate.groups.assignor import NAME
 from headgate.groups.carrying import Carrier, feasible
 from headgate.groups.desk import Desk
 from headgate.groups.measuring import GroupLook, GroupMeter, Load
-from headgate.model import Assignment, Decision, Observation, PartitionLoad, TopicPartition
+from headgate.model import Alert, Assignment, Decision, Observation, PartitionLoad, TopicPartition
 from headgate.model.messages import Measurement, PartitionRate
 from headgate.packing.least_loaded import Item, Room
-from headgate.policies.advice import slow_moves
+from headgate.policies.advice import HOPELESS_MOVES, SLOW_MOVES, slow_moves
 from headgate.policies.protocol import Policy
 
 _TURNS = Counter("headgate_group_turns_total", "Turns of the controller", ["group", "outcome"])
 _MEMBERS = Gauge("headgate_group_members", "Members the group has", ["group"])
 _WANTED = Gauge("headgate_group_wanted_members", "Members the policy last asked for", ["group"])
+_DEFERRED = Counter(
+    "headgate_group_scale_downs_deferred_total",
+    "Scale-downs put off because the lag of their own rebalance would not have fitted (E-17)",
+    ["group"],
+)
 _LAG = Gauge("headgate_group_lag_records", "Records not committed by the group", ["group"])
-_PAUSE = Gauge("headgate_group_rebalance_seconds", "99th percentile of members' pauses in rebalances", ["group"])
+_PAUSE = Gauge("headgate_group_rebalance_seconds", "Pauses of members in rebalances, 99th percentile", ["group"])
 _FALLBACKS = Gauge("headgate_group_member_fallbacks", "Assignments that present members made without us", ["group"])
 _GENERATION = Gauge("headgate_group_generation", "Newest generation that a member reported", ["group"])
 
@@ -67,6 +72,8 @@ class GroupController:
         self._arrivals = ArrivalSlots(settings.interval_s)
         self._topics: frozenset[str] = frozenset()
         self._began_s: float | None = None
+        self._watching_since_s = clock()
+        """Since the last packing; a policy's timeout counts from there."""
         self._told: dict[str, str] = {}
         self.status: dict[str, Any] = {"group": settings.group}
 
@@ -96,6 +103,7 @@ class GroupController:
             return self._held("doubled", f"hold: {error} in group {self._settings.group}")
         if self._carrier is not None and self._carrier.is_busy:
             self._carrier.step(current, numbers, now_s)
+            self._watching_since_s = now_s
             _TURNS.labels(self._settings.group, "carrying out").inc()
             return None
         seen = self._observed(current, numbers, loads, now_s)
@@ -103,6 +111,8 @@ class GroupController:
         if policy is None:
             return self._held("capacity", "hold: no member has measured yet how many records a second it works off")
         decision = policy.decide(seen)
+        if decision.trigger:
+            self._watching_since_s = now_s
         self._take(decision, seen, numbers)
         return decision
 
@@ -145,8 +155,11 @@ class GroupController:
                 f"warning: members send heartbeats every {slowest_s:g} s and the SLO is {slo_s:g} s: when one leaves, "
                 f"its partitions stand still up to that long; set heartbeat_interval_ms={min(500, slo_s * 1000):.0f}",
             )
-        for alert in slow_moves(slo_s, self._desk.pause_s or 0.0):  # E-31
-            self._say(alert.about, alert.about, f"warning: {alert.text}")
+        slow = slow_moves(slo_s, self._desk.pause_s or 0.0)  # E-31
+        if not slow:
+            self._told.pop("moves", None)
+        for alert in slow:
+            self._alert(alert)
 
     def _blocked(self, look: GroupLook, now_s: float) -> tuple[str, str] | None:
         """Why nothing can be decided or done now, as kind and words; None if it can."""
@@ -178,7 +191,7 @@ class GroupController:
             partitions={p: PartitionLoad(rates[p], rates[p], x.lag, ends[p], slots[p]) for p, x in loads.items()},
             assignment=current,
             consumers=self._desk.abilities(numbers),
-            watching_since_s=self._began_s or now_s,
+            watching_since_s=self._watching_since_s,
             slot_s=self._settings.interval_s,
             pause_s=self._desk.pause_s,
             start_s=self._carrier.start_s if self._carrier else None,
@@ -207,8 +220,10 @@ class GroupController:
         group, current, plan = self._settings.group, seen.assignment, decision.assignment
         self.status["decision"] = decision.reason
         for alert in decision.alerts:
-            self._say(alert.about, alert.about, f"warning: {alert.text}")
+            self._alert(alert)
         _WANTED.labels(group).set(len(current if plan is None else plan))
+        if plan is None and decision.trigger == "DOWN":
+            _DEFERRED.labels(group).inc()
         if plan is None or dict(plan.owners) == dict(current.owners):
             _TURNS.labels(group, "kept").inc()
             already = "" if plan is None else "; it is so already"
@@ -236,6 +251,10 @@ class GroupController:
         _TURNS.labels(self._settings.group, "held").inc()
         self._say("kept", kind, text)
         return Decision(None, text)
+
+    def _alert(self, alert: Alert) -> None:
+        about = "moves" if alert.about in (SLOW_MOVES, HOPELESS_MOVES) else alert.about  # told again in another class
+        self._say(about, alert.about, f"warning: {alert.text}")
 
     def _say(self, about: str, kind: str, text: str | None = None) -> None:
         """Once, as long as it stays the same kind of thing."""

@@ -115,7 +115,8 @@ class GroupMeter:
             raise ConfigError(f"kafka-python cannot use these client settings: {error}") from error
         except KafkaError as error:
             self.close()
-            raise KafkaUnavailable(f"no broker told about group {self._group}: {error!r}") from error
+            why = error.args[0] if error.args else type(error).__name__
+            raise KafkaUnavailable(f"no broker told about group {self._group}: {why}") from error
 
     def _connected(self) -> Any:
         if self._client is None:

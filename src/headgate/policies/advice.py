@@ -14,14 +14,28 @@ HOPELESS = 0.1
 """SLO relative to the pause of a move, below which changing size costs more than it saves."""
 
 
-def advice(
-    seen: Observation, load: Load, capacity_records_per_s: float, slo_s: float, pause_s: float
-) -> tuple[Alert, ...]:
-    return (
-        *hot_partitions(load, capacity_records_per_s, slo_s),
-        *slow_moves(slo_s, pause_s),
-        *slow_brokers(seen),
-    )
+PERSISTS_LOOKS = 5
+"""A partition must be hot at so many looks in a row before its topic is worth repartitioning (E-48)."""
+SLOW_MOVES, HOPELESS_MOVES = "slo below pause", "slo far below pause"
+"""What an alert is about, by the class of the ratio of SLO to pause (E-31)."""
+
+
+class Advice:
+    """Remembers for how many looks each partition has been hot."""
+
+    def __init__(self) -> None:
+        self._hot_looks: dict[str, int] = {}
+
+    def of(
+        self, seen: Observation, load: Load, capacity_records_per_s: float, slo_s: float, pause_s: float
+    ) -> tuple[Alert, ...]:
+        hot = hot_partitions(load, capacity_records_per_s, slo_s)
+        self._hot_looks = {alert.about: self._hot_looks.get(alert.about, 0) + 1 for alert in hot}
+        return (
+            *(alert for alert in hot if self._hot_looks[alert.about] >= PERSISTS_LOOKS),
+            *slow_moves(slo_s, pause_s),
+            *slow_brokers(seen),
+        )
 
 
 def hot_partitions(load: Load, capacity_records_per_s: float, slo_s: float) -> tuple[Alert, ...]:
@@ -49,10 +63,12 @@ def slow_moves(slo_s: float, pause_s: float) -> tuple[Alert, ...]:
     if pause_s <= 0 or slo_s / pause_s > 1:
         return ()
     if slo_s / pause_s <= HOPELESS:
+        about = HOPELESS_MOVES
         text = "every change of size breaks the SLO many times over: provision for the peak instead"
     else:
+        about = SLOW_MOVES
         text = "every move makes records late: changes are made rarely and early, and cost more"
-    return (Alert("slo below pause", f"moving a partition takes {pause_s:g} s, the SLO is {slo_s:g} s: {text}"),)
+    return (Alert(about, f"moving a partition takes {pause_s:g} s, the SLO is {slo_s:g} s: {text}"),)
 
 
 def slow_brokers(seen: Observation) -> tuple[Alert, ...]:

@@ -16,6 +16,8 @@ from headgate.policies.seen import at_most, held, items, lag_of, unowned
 
 Action = Literal["UP", "DOWN", "REASS", ""]
 Packed = tuple[frozenset[TopicPartition], ...]
+MOST_TOLD = 20
+"""Partitions whose rate and lag a decision tells."""
 
 
 @dataclass
@@ -68,6 +70,7 @@ class _LagPacker(ABC):
             "packed_down": float(len(g_down)),
             "records_per_s": sum(i.rate for i in packed.values()),
             "lag_records": sum(i.lag for i in packed.values()),
+            **_told(packed),
         }
         action = self._scale_needed(seen, packed, len(g_up), len(g_down))
         alerts = self._oversize(packed)
@@ -139,12 +142,14 @@ class _LagPacker(ABC):
         if action == "DOWN":
             if len(bins) >= here:
                 self.deferred_downs += 1
-                why = f"scale-down deferred: the rebalance's own lag needs {len(bins)} of {here} replicas"
-                return Decision(None, why, "DOWN", inputs, (Alternative("fewer replicas now", why),), alerts)
+                why = f"scale-down deferred, the rebalance's own lag needs {len(bins)} of {here} replicas"
+                rejected = (Alternative("fewer replicas now", why),)
+                return Decision(None, f"phase 1 DOWN, phase 2 none: {why}", "DOWN", inputs, rejected, alerts)
             plan = self._plan(seen, bins, total, keep_idle=False)
-            why = f"{size} hold everything: {here} -> {len(bins)}"
+            why = f"phase 1 DOWN, phase 2 DOWN: {size} hold everything: {here} -> {len(bins)}"
             return Decision(plan, why, "DOWN", inputs, (Alternative(f"keep {here}", "costs more"),), alerts)
         grows = len(bins) > here
+        final: Action = "UP" if grows else "REASS"
         plan = self._plan(seen, bins, total, keep_idle=not grows)
         why = (
             f"{size} are needed: {here} -> {len(bins)}"
@@ -152,11 +157,18 @@ class _LagPacker(ABC):
             else f"a replica is over {self.f_up:g} of rate or lag: same size, new places"
         )
         rejected = (Alternative(f"keep {here} as they are", "the invariant of E-6 is in danger"),)
-        return Decision(plan, why, "UP" if grows else "REASS", inputs, rejected, alerts)
+        return Decision(plan, f"phase 1 {action}, phase 2 {final}: {why}", final, inputs, rejected, alerts)
 
     @abstractmethod
     def _added_s(self, seen: Observation) -> float:
         """For how long nobody will work off anything because of the action itself."""
+
+
+def _told(packed: Mapping[TopicPartition, Item]) -> dict[str, float]:
+    """E-22: rate and lag by partition, of the busiest where there are too many for a record that people read."""
+    busiest = sorted(packed, key=lambda p: (-packed[p].rate, -packed[p].lag, p))[:MOST_TOLD]
+    rates = {f"{p} records_per_s": packed[p].rate for p in sorted(busiest)}
+    return rates | {f"{p} lag_records": packed[p].lag for p in sorted(busiest)}
 
 
 def _same(a: Assignment, b: Assignment) -> bool:

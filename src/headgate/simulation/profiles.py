@@ -45,7 +45,7 @@ def profile(
         raise ConfigError(f"unknown profile {name!r}: {hint}known are {', '.join(PROFILES)}")
     for what, value in (("scale", scale), ("record size", record_bytes), ("capacity", capacity_bytes_per_s)):
         if not (value > 0 and np.isfinite(value)):
-            raise ConfigError(f"the {what} must be above 0, not {value:g}")
+            raise ConfigError(f"the {what} must be above 0 and finite, not {value:g}")
     usual, make = PROFILES[name]
     count = partitions or usual
     try:

@@ -25,6 +25,10 @@ REQUIRED = ("time", "partition", "records")
 OPTIONAL = ("topic", "bytes")
 _SHOWN = 10
 _LONGEST_S = 366 * 86_400.0
+_LATEST_S = 1e11
+"""In seconds this is the year 5138; in milliseconds since the epoch it is 1973."""
+_MOST = {"records": 1e15, "bytes": 1e18}
+"""In one row. More is a slip, and what is counted would no longer fit 64 bits."""
 _Cell = tuple[float, TopicPartition]
 
 
@@ -144,6 +148,8 @@ def _time(text: str) -> tuple[float, str]:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), "ISO 8601"
     if not math.isfinite(seconds):
         raise _Malformed(f"time is {text!r}; it must be a finite number")
+    if abs(seconds) > _LATEST_S:
+        raise _Malformed(f"time is {text.strip()}, which looks like milliseconds; give seconds, or ISO 8601")
     return seconds, "in seconds"
 
 
@@ -166,6 +172,8 @@ def _count(what: str, text: str) -> float:
         raise _Malformed(f"{what} is {text!r}; it must be a number that is not negative") from None
     if not math.isfinite(value) or value < 0:
         raise _Malformed(f"{what} is {text.strip()}; it must be finite and not negative")
+    if value > _MOST[what]:
+        raise _Malformed(f"{what} is {text.strip()}; more than {_MOST[what]:g} in one row cannot be simulated")
     return value
 
 
