@@ -25,6 +25,7 @@ from headgate.packing.classical import (
 from headgate.packing.eviction import lightest_cover
 from headgate.packing.exact import Exact
 from headgate.packing.harmonic import Harmonic
+from headgate.packing.least_loaded import LeastLoaded
 from headgate.packing.mffd import ModifiedFirstFitDecreasing
 from headgate.packing.modified_any_fit import (
     ModifiedBestFit,
@@ -57,6 +58,7 @@ PACKERS: list[Packer] = [
     BestFitClosingFullest(3),
     Harmonic(),
     ModifiedFirstFitDecreasing(),
+    LeastLoaded(),
     Repair(0),
     Repair(),
     Repair(math.inf),

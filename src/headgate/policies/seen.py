@@ -21,7 +21,7 @@ def held(seen: Observation, stale_after_s: float) -> Decision | None:
 
 def items(seen: Observation, extra_s: float = 0.0) -> dict[TopicPartition, Item]:
     """Rate and lag per partition; `extra_s` adds the lag that many seconds without service will bring (E-16)."""
-    found = {}
+    found, extra_s = {}, number(extra_s)
     for p, load in seen.partitions.items():
         rate = number(load.records_per_s)
         found[p] = Item(rate, number(load.lag_records) + rate * extra_s)
