@@ -12,7 +12,7 @@ from itertools import chain, count, islice
 
 from headgate.model import Assignment, TopicPartition
 from headgate.packing.any_fit import usable
-from headgate.packing.protocol import Capacity
+from headgate.packing.protocol import FASTEST, Capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ def onto_members(
     for n, held in enumerate(bins):
         for p in held:
             if p in home:
-                shared.setdefault((home[p], n), []).append(weights.get(p, 0.0) + 1e-9)
+                shared.setdefault((home[p], n), []).append(min(weights.get(p, 0.0), FASTEST) + 1e-9)
     overlap = {pair: math.fsum(of_pair) for pair, of_pair in shared.items()}  # the same in whatever order
     owner: dict[int, int] = {}
     staying: set[int] = set()
