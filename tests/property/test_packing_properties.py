@@ -25,6 +25,7 @@ from headgate.packing.classical import (
 from headgate.packing.eviction import lightest_cover
 from headgate.packing.exact import Exact
 from headgate.packing.harmonic import Harmonic
+from headgate.packing.least_loaded import LeastLoaded
 from headgate.packing.mffd import ModifiedFirstFitDecreasing
 from headgate.packing.modified_any_fit import (
     ModifiedBestFit,
@@ -57,6 +58,7 @@ PACKERS: list[Packer] = [
     BestFitClosingFullest(3),
     Harmonic(),
     ModifiedFirstFitDecreasing(),
+    LeastLoaded(),
     Repair(0),
     Repair(),
     Repair(math.inf),
@@ -143,8 +145,12 @@ class TestEveryPacker:
 
     @FEWER
     @given(
-        st.dictionaries(partitions, st.floats(allow_nan=True, allow_infinity=True), max_size=24),
-        st.floats(1e-3, 1e12),
+        st.dictionaries(
+            partitions,
+            st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([1e308, math.inf, 5e-324]),
+            max_size=24,
+        ),
+        st.floats(1e-3, 1e12) | st.sampled_from([5e-324, 1e300]),
         assignments(),
     )
     def test_survives_any_number_as_a_rate(
@@ -152,6 +158,8 @@ class TestEveryPacker:
     ) -> None:
         packed = packer.pack(rates, Capacity(capacity), before)
         assert packed.partitions == rates.keys()
+        for consumer in packed:  # 1e308 and more are above any capacity: each is alone, but for what has no rate
+            assert sum(rates[p] >= 1e308 for p in packed[consumer]) <= 1 or capacity == 1e300
 
 
 class TestRepair:

@@ -180,6 +180,12 @@ def test_broken_meters_do_not_move_partitions() -> None:
         assert policy.decide(observation).keeps
 
 
+def test_a_pause_that_is_no_number_loses_no_partition() -> None:
+    decision = Algorithm2().decide(seen(dict.fromkeys(range(5), (30, 28)), owned([0, 1, 2, 3, 4]), pause_s=math.nan))
+    assert decision.assignment is not None
+    assert decision.assignment.partitions == frozenset(P)
+
+
 # Linear and the others
 
 

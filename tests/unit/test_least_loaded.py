@@ -73,14 +73,18 @@ def test_the_dominant_order_packs_a_backlog_that_the_rate_order_cannot() -> None
         least_loaded(items, Room(200, 100), sort_key="lag")
 
 
-def test_the_exact_solver_beats_the_heuristic_where_order_matters() -> None:
-    # 6+2+2 and 5+5 fit two bins of 10. By falling rate onto the emptier bin: 6 | 5, then 5 beside 5, 2 and 2 beside 6.
-    items = {P[n]: Item(r) for n, r in enumerate((6, 5, 5, 2, 2))}
-    assert fewest_bins(items, Room(10, 1)) == 2
-    # 4+4+2, 4+3+3: 20 in two bins of 10; least loaded puts 4 | 4, 4 | 3, 3 ... and then 3 and 2 do not both fit.
-    tight = {P[n]: Item(r) for n, r in enumerate((4, 4, 4, 3, 3, 2))}
+def test_the_exact_solver_beats_the_heuristic_where_balancing_wastes_room() -> None:
+    # 5 + 5 and 4 + 4 + 2 fill two bins of 10. Least-Loaded spreads: 5 | 5, then 5 + 4 | 5 + 4, and 2 fits neither.
+    # So it starts again with three: 5 | 5 | 4, then 4 beside 4 and 2 beside the first 5.
+    tight = {P[n]: Item(r) for n, r in enumerate((5, 5, 4, 4, 2))}
     assert fewest_bins(tight, Room(10, 1)) == 2
-    assert len(least_loaded(tight, Room(10, 1))) >= 2
+    assert least_loaded(tight, Room(10, 1)) == (frozenset({P[0], P[4]}), frozenset({P[1]}), frozenset({P[2], P[3]}))
+
+
+def test_what_fits_no_bin_is_alone_in_the_largest_empty_one() -> None:
+    # The only bin of 300 takes one of the two and the 10; the next has 100, so the other overloads it, alone.
+    bins = least_loaded({P[0]: Item(250), P[1]: Item(250), P[2]: Item(10)}, [Room(300, 1), Room(100, 1)])
+    assert bins == (frozenset({P[0], P[2]}), frozenset({P[1]}))
 
 
 def test_replicas_of_several_types_are_chosen_by_price() -> None:
@@ -90,6 +94,13 @@ def test_replicas_of_several_types_are_chosen_by_price() -> None:
     types, bins = choose_types({p: Item(90, 10) for p in P[:4]}, [small, large])  # 360: one large one holds it
     assert types == (1,)
     assert sizes(bins) == [4]
+
+
+def test_a_type_that_cannot_hold_a_partition_is_no_choice_for_it_however_cheap() -> None:
+    types, bins = choose_types({P[0]: Item(250), P[1]: Item(250)}, [(Room(100, 1), 1.0), (Room(300, 1), 10.0)])
+    assert (types, sizes(bins)) == ((1, 1), [1, 1])
+    types, bins = choose_types({P[0]: Item(500)}, [(Room(100, 1), 1.0), (Room(300, 1), 10.0)])  # none holds it
+    assert (types, bins) == ((1,), (frozenset({P[0]}),))
 
 
 def test_bins_go_to_the_members_that_hold_most_of_them() -> None:
@@ -108,3 +119,12 @@ def test_as_a_packer_of_rates_it_keeps_everybody_within_capacity() -> None:
     packed = LeastLoaded().pack(dict.fromkeys(P[:4], 0.5), Capacity(1.0), Assignment())
     assert len(packed) == 2
     assert packed.partitions == frozenset(P[:4])
+
+
+def test_as_a_packer_it_fills_every_consumer_to_its_own_capacity() -> None:
+    # Two consumers of 5 and 20: 7 fits only the larger; 4 goes where nothing is yet.
+    own = Capacity(10.0, {1: 5.0, 2: 20.0})
+    before = Assignment({1: frozenset({P[0]}), 2: frozenset({P[1]})})
+    packed = LeastLoaded().pack({P[0]: 7.0, P[1]: 4.0}, own, before)
+    assert packed == Assignment({1: frozenset({P[1]}), 2: frozenset({P[0]})})
+    assert LeastLoaded().pack({P[0]: 15.0}, own, Assignment()) == Assignment({2: frozenset({P[0]})})

@@ -1,6 +1,7 @@
 """Packers and their scores on cases small enough to pack by hand."""
 
 import math
+from importlib.metadata import entry_points
 
 import pytest
 
@@ -25,7 +26,7 @@ from headgate.packing.modified_any_fit import (
     ModifiedWorstFitByPartition,
 )
 from headgate.packing.protocol import Capacity
-from headgate.packing.registry import build_packer
+from headgate.packing.registry import GROUP, build_packer
 from headgate.packing.repair import Repair
 from headgate.packing.scores import rscore
 
@@ -110,6 +111,47 @@ def test_every_bin_has_its_own_capacity() -> None:
     before = owned(c1={A}, c2={B, C})
     assert ModifiedWorstFit().pack({A: 19, B: 3, C: 2}, capacity, before) == owned(c1={A}, c2={B}, c3={C})
     assert ModifiedWorstFit().pack({A: 15, B: 3, C: 2}, capacity, before) == owned(c1={A, B, C})
+
+
+every_packer = pytest.mark.parametrize("name", sorted(entry.name for entry in entry_points(group=GROUP)))
+
+
+def registered(name: str) -> Packer:
+    if name == "exact":
+        pytest.importorskip("ortools", reason="OR-tools is not installed: pip install headgate[exact]")
+    return build_packer(name)
+
+
+@every_packer
+def test_no_partition_lands_on_a_consumer_too_slow_for_it_while_another_is_not(name: str) -> None:
+    # L-26: consumer 1 can do 4, consumer 7 can do 20, all others 10.
+    capacity, packer = Capacity(10, {1: 4, 7: 20}), registered(name)
+    (owner,) = packer.pack({A: 8}, capacity, Assignment())
+    assert owner != 1
+    assert packer.pack({A: 15}, capacity, Assignment()) == owned(c7={A})
+
+
+@every_packer
+def test_only_any_fit_leaves_a_partition_where_it_is_if_that_consumer_got_too_slow(name: str) -> None:
+    # L-39 gives the first bin the id of its present owner and L-38 lets an empty bin take anything; NF begins anew.
+    moves = name in ("repair", "exact", "ll", "nf", "nfd")
+    packed = registered(name).pack({A: 8}, Capacity(10, {1: 4}), owned(c1={A}))
+    assert packed == (owned(c2={A}) if moves else owned(c1={A}))
+
+
+@every_packer
+@pytest.mark.parametrize("rate", [1e308, math.inf])
+def test_rates_that_cannot_be_added_up_get_a_consumer_each(name: str, rate: float) -> None:
+    packed = registered(name).pack({A: rate, B: rate, C: rate}, Capacity(1), owned(c1={A, B}))
+    assert sorted(len(packed[consumer]) for consumer in packed) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, math.nan, math.inf])
+def test_a_capacity_that_is_none_is_refused(wrong: float) -> None:
+    with pytest.raises(ValueError, match=rf"capacity is above 0 .* not {wrong:g}"):
+        Capacity(wrong)
+    with pytest.raises(ValueError, match="capacity is above 0"):
+        Capacity(10, {3: wrong})
 
 
 @pytest.mark.parametrize("packer", ALL)

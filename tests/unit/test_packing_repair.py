@@ -84,8 +84,8 @@ def test_a_partition_moves_to_a_consumer_that_is_large_enough() -> None:
     assert Repair().pack({A: 15}, Capacity(10, {1: 4, 7: 20}), owned(c1={A})) == owned(c7={A})
 
 
-def test_with_no_capacity_at_all_every_partition_that_has_a_rate_is_alone() -> None:
-    assert Repair().pack({A: 8, B: 1}, Capacity(0), owned(c1={A, B})) == owned(c1={A}, c2={B})
+def test_rates_too_high_to_be_added_up_get_a_consumer_each() -> None:
+    assert Repair().pack({A: 1e308, B: 1e308}, Capacity(1), owned(c1={A, B})) == owned(c1={B}, c2={A})
 
 
 def test_a_price_that_is_no_price_is_refused() -> None:

@@ -26,8 +26,8 @@ class Lake(Section):
     warehouse: str = Field(
         default=f"{HOME}/warehouse",
         min_length=1,
-        description="Where table files go: a path or a URI that both Spark and PyIceberg know, such as "
-        "s3a://bucket/path. Default <home>/warehouse. Every "
+        description="Where table files go: a path or a URI that PyIceberg knows, such as s3://bucket/path. "
+        "Default <home>/warehouse. Every "
         "consumer must be able to write there. Relative paths are relative to the pipeline file.",
     )
     commit_interval_s: Seconds = Field(

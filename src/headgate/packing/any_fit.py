@@ -3,21 +3,20 @@
 Rates that are not numbers or are negative count as 0: a monitor that lost its window must not unpack a consumer.
 """
 
-import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Mapping
 
 from headgate.model import Assignment, TopicPartition
-from headgate.packing.protocol import Capacity
+from headgate.packing.protocol import FASTEST, Capacity
 
 Rates = Mapping[TopicPartition, float]
 
 
 def usable(rates: Rates) -> dict[TopicPartition, float]:
-    """The rates to pack by: NaN and negative ones become 0."""
-    if all(rate >= 0 for rate in rates.values()):
+    """The rates to pack by: NaN and negative ones become 0, infinite and absurdly high ones a number."""
+    if all(0 <= rate <= FASTEST for rate in rates.values()):
         return dict(rates)
-    return {p: 0.0 if math.isnan(rate) or rate < 0 else rate for p, rate in rates.items()}
+    return {p: min(rate, FASTEST) if rate > 0 else 0.0 for p, rate in rates.items()}
 
 
 def descending(partitions: Iterable[TopicPartition], rates: Rates) -> list[TopicPartition]:
@@ -86,11 +85,14 @@ class Bins:
         return consumer
 
     def create_for(self, partition: TopicPartition) -> int:
-        """L-39: its present consumer if that one is not a bin yet, otherwise the lowest unused id."""
+        """L-39: its present consumer if that one is not a bin yet, otherwise the lowest unused id that is fast enough.
+
+        It may stay on a present consumer that is too slow for it, since an empty bin takes anything (L-38).
+        """
         home = self._home.get(partition)
         if home is not None and home not in self._held:
             return self.create(home)
-        return self.create(next(n for n in range(1, len(self._held) + 2) if n not in self._held))
+        return self.create(self._capacity.unused_for(self._rates[partition], self._held))
 
     def assignment(self) -> Assignment:
         return Assignment({consumer: frozenset(self._held[consumer]) for consumer in self.ids})

@@ -40,11 +40,15 @@ def _decreasing(rule: Rule, rates: Rates, capacity: Capacity, previous: Assignme
 
 
 def _next_fit(order: Order, sizes: Rates, capacity: Capacity, previous: Assignment) -> Assignment:
-    """The first bin is consumer 1, not L-39's: the published NF began so, and NFD's E(R) fits only if it did too."""
+    """The first bin is consumer 1, not L-39's: the published NF began so, and NFD's E(R) fits only if it did too.
+
+    If consumer 1 is too slow for the first partition, the next that is not (L-26).
+    """
     bins = Bins(sizes, capacity, previous)
-    if sizes:
-        bins.create(1)
-    pack_in_order(bins, order(sizes), next_fit)
+    ordered = order(sizes)
+    if ordered:
+        bins.create(capacity.unused_for(sizes[ordered[0]], ()))
+    pack_in_order(bins, ordered, next_fit)
     return bins.assignment()
 
 

@@ -7,7 +7,6 @@ bisection.
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
-from itertools import count
 from typing import NamedTuple
 
 from headgate.model import Assignment, TopicPartition
@@ -87,12 +86,7 @@ class Layout:
 
     def open_for(self, size: float) -> int:
         """A new consumer: the lowest unused id whose capacity suffices, or the lowest if none does."""
-        unused = (n for n in count(1) if n not in self.held)
-        if size <= self.capacity.default_bytes_per_s:
-            consumer = next(n for n in unused if self.capacity[n] >= size)
-        else:
-            large = (n for n in sorted(self.capacity.of) if n > 0 and n not in self.held and self.capacity[n] >= size)
-            consumer = next(large, None) or next(unused)
+        consumer = self.capacity.unused_for(size, self.held)
         self.held[consumer] = set()
         self.room[consumer] = self.capacity[consumer]
         self.kept[consumer] = 0.0

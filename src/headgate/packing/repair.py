@@ -12,7 +12,7 @@ One knob, `consumer_price`: the most write rate that may change hands to save on
 """
 
 from heapq import nsmallest
-from math import fsum, inf
+from math import fsum
 
 from headgate.model import Assignment, TopicPartition
 from headgate.packing.any_fit import Rates, descending, usable
@@ -20,7 +20,7 @@ from headgate.packing.bounds import least_consumers
 from headgate.packing.chains import Staircase
 from headgate.packing.eviction import lightest_cover
 from headgate.packing.layout import Layout
-from headgate.packing.protocol import Capacity
+from headgate.packing.protocol import FASTEST, Capacity
 from headgate.packing.repack import repack_some
 
 SLACK = 0.06
@@ -48,7 +48,7 @@ class Repair:
         self._consumer_price = float(consumer_price)
 
     def pack(self, rates: Rates, capacity: Capacity, previous: Assignment) -> Assignment:
-        sizes = rates if all(rate >= 0 for rate in rates.values()) else usable(rates)
+        sizes = rates if all(0 <= rate <= FASTEST for rate in rates.values()) else usable(rates)
         largest = max([capacity.default_bytes_per_s, *capacity.of.values()])
         layout = Layout(sizes, capacity)
         homeless = _keep_what_fits(layout, previous, largest)
@@ -64,7 +64,7 @@ class Repair:
 
         if total:
             price /= 1 + RESTLESSNESS * evicted / total
-        _close_consumers(layout, price, slack, total / largest if largest > 0 else inf)
+        _close_consumers(layout, price, slack, total / largest)
         if self._consumer_price >= REPACK_FROM:
             enough = least_consumers(sizes.values(), largest)
             while len(layout.held) > enough and repack_some(layout, price):

@@ -51,7 +51,7 @@ class _Packing:
         if total:
             moved = fsum(min(self.sizes[p], self.largest) for p in evicted)
             price /= 1 + repair.RESTLESSNESS * moved / total
-        self.close_consumers(price, total / self.largest if self.largest > 0 else inf)
+        self.close_consumers(price, total / self.largest)
         if self.consumer_price >= repair.REPACK_FROM:
             enough = least_consumers(self.sizes.values(), self.largest)
             while len(self.held) > enough and self.repack(price):

@@ -2,13 +2,23 @@
 
 from headgate.model import Alternative, Assignment, Decision, Observation, Plan, TopicPartition
 from headgate.packing.least_loaded import Item, Room, least_loaded, onto_members
-from headgate.policies.seen import at_most, contiguous, held, lag_of, rates, unowned
+from headgate.policies.seen import (
+    at_most,
+    check_above_zero,
+    check_not_negative,
+    contiguous,
+    held,
+    lag_of,
+    rates,
+    unowned,
+)
 
 
 def overprovisioned_size(
     peak_records_per_s: float, partitions: int, capacity_records_per_s: float, slo_s: float, f_up: float = 0.9
 ) -> int:
     """E-36: Least-Loaded with every partition at its share of the peak, one second's batch as its lag (A-4)."""
+    check_above_zero(peak_records_per_s=peak_records_per_s, partitions=partitions)
     each = peak_records_per_s / partitions
     items = {TopicPartition("peak", n): Item(each, each) for n in range(partitions)}
     return min(partitions, len(least_loaded(items, Room.of(capacity_records_per_s, slo_s, f_up))))
@@ -18,8 +28,9 @@ class EqualCount:
     """Kafka's own way at a fixed size: the same number of partitions for everybody, whatever their load (L-59)."""
 
     def __init__(self, replicas: int, stale_after_s: float = 10.0, max_consumers: int | None = None) -> None:
-        if replicas < 1:
+        if not replicas >= 1:
             raise ValueError(f"replicas must be at least 1, not {replicas}")
+        check_above_zero(stale_after_s=stale_after_s)
         self._replicas = min(replicas, at_most(max_consumers))
         self._stale_after_s = stale_after_s
 
@@ -62,14 +73,14 @@ class LoadBalance:
         stale_after_s: float = 10.0,
         max_consumers: int | None = None,
     ) -> None:
-        if replicas < 1:
+        if not replicas >= 1:
             raise ValueError(f"replicas must be at least 1, not {replicas}")
+        check_above_zero(stale_after_s=stale_after_s)
         if not 0 < worth_moving <= 1:
             raise ValueError(
                 f"worth_moving is a share of the busiest load, above 0 and at most 1, not {worth_moving:g}"
             )
-        if not cooldown_s >= 0:
-            raise ValueError(f"cooldown_s must not be negative, not {cooldown_s:g}")
+        check_not_negative(cooldown_s=cooldown_s)
         self._replicas = min(replicas, at_most(max_consumers))
         self._worth_moving = worth_moving
         self._cooldown_s = cooldown_s

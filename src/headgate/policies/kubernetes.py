@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 
 from headgate.model import Alternative, Decision, Observation
-from headgate.policies.seen import contiguous, held, number, rates, unowned
+from headgate.policies.seen import check_above_zero, check_not_negative, contiguous, held, number, rates, unowned
 
 TOLERANCE = 0.1
 SYNC_S = 15.0
@@ -25,8 +25,8 @@ class _Autoscaler(ABC):
     ) -> None:
         if not 1 <= min_replicas <= max_replicas:
             raise ValueError(f"1 <= min_replicas <= max_replicas is needed, not {min_replicas} and {max_replicas}")
-        if not sync_s > 0 or not stabilisation_s >= 0:
-            raise ValueError("sync_s must be above 0 and stabilisation_s not negative")
+        check_above_zero(sync_s=sync_s, stale_after_s=stale_after_s)
+        check_not_negative(stabilisation_s=stabilisation_s)
         self._min, self._max = min_replicas, max_replicas
         self._sync_s = sync_s
         self._stabilisation_s = stabilisation_s
@@ -86,16 +86,16 @@ class Hpa(_Autoscaler):
         super().__init__(min_replicas, max_replicas, sync_s, stabilisation_s, stale_after_s)
         if not 0 < target <= 1:
             raise ValueError(f"target is a share of capacity, above 0 and at most 1, not {target:g}")
-        if not capacity_records_per_s > 0:
-            raise ValueError(f"capacity_records_per_s must be above 0, not {capacity_records_per_s:g}")
+        check_above_zero(capacity_records_per_s=capacity_records_per_s)
         self._capacity = capacity_records_per_s
         self._target = target
         self._minute: deque[tuple[float, float]] = deque()
 
     def decide(self, seen: Observation) -> Decision:
-        self._minute.append((seen.at_s, sum(rates(seen).values())))
-        while self._minute[0][0] < seen.at_s - 60.0:  # metrics are averages of a minute (L-59)
-            self._minute.popleft()
+        if held(seen, self._stale_after_s) is None:  # what is stale was counted when it was fresh
+            self._minute.append((seen.at_s, sum(rates(seen).values())))
+            while self._minute[0][0] < seen.at_s - 60.0:  # metrics are averages of a minute (L-59)
+                self._minute.popleft()
         return super().decide(seen)
 
     def _metric(self, seen: Observation) -> tuple[float, float, int]:
@@ -123,8 +123,8 @@ class Keda(_Autoscaler):
         stale_after_s: float = 10.0,
     ) -> None:
         super().__init__(min_replicas, max_replicas, sync_s, stabilisation_s, stale_after_s)
-        if not lag_threshold > 0 or not activation_lag_threshold >= 0:
-            raise ValueError("lag_threshold must be above 0 and activation_lag_threshold not negative")
+        check_above_zero(lag_threshold=lag_threshold)
+        check_not_negative(activation_lag_threshold=activation_lag_threshold)
         if allow_idle_consumers and limit_to_partitions_with_lag:
             raise ValueError("allow_idle_consumers and limit_to_partitions_with_lag exclude each other")
         self._threshold = lag_threshold

@@ -3,7 +3,7 @@
 import math
 
 from headgate.model import Alternative, Decision, Observation
-from headgate.policies.seen import at_most, contiguous, held, rates, unowned
+from headgate.policies.seen import at_most, check_above_zero, check_not_negative, contiguous, held, rates, unowned
 
 
 class Linear:
@@ -18,12 +18,10 @@ class Linear:
         stale_after_s: float = 10.0,
         max_consumers: int | None = None,
     ) -> None:
-        if not capacity_records_per_s > 0:
-            raise ValueError(f"capacity_records_per_s must be above 0, not {capacity_records_per_s:g}")
+        check_above_zero(capacity_records_per_s=capacity_records_per_s, stale_after_s=stale_after_s)
         if not 0 < f_down <= f_up <= 1:
             raise ValueError(f"0 < f_down <= f_up <= 1 is needed, not {f_down:g} and {f_up:g}")
-        if not cooldown_s >= 0:
-            raise ValueError(f"cooldown_s must not be negative, not {cooldown_s:g}")
+        check_not_negative(cooldown_s=cooldown_s)
         self._per_replica = capacity_records_per_s * f_down / f_up
         self._cooldown_s = cooldown_s
         self._stale_after_s = stale_after_s

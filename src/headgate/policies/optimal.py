@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from headgate.model import Alternative, Decision, Observation, TopicPartition
 from headgate.packing.least_loaded import Item, Room, at_most_bins, least_loaded, onto_members
-from headgate.policies.seen import at_most, held, items, number, unowned
+from headgate.policies.seen import at_most, check_above_zero, held, items, number, unowned
 
 PAPER_EVENTS = 85
 """Where the authors saw 500 ms reached in practice; mu·w_sla would be 100 (A-2)."""
@@ -30,8 +30,7 @@ class Optimal:
     def __init__(
         self, events: float = PAPER_EVENTS, stale_after_s: float = 10.0, max_consumers: int | None = None
     ) -> None:
-        if not events > 0:
-            raise ValueError(f"events must be above 0, not {events:g}")
+        check_above_zero(events=events, stale_after_s=stale_after_s)
         self._events = events
         self._stale_after_s = stale_after_s
         self._most = at_most(max_consumers)

@@ -9,19 +9,47 @@ from headgate.packing.least_loaded import Item
 
 
 def held(seen: Observation, stale_after_s: float) -> Decision | None:
-    """The decision to do nothing, if the observation cannot be trusted: stale, or without partitions (E-21, L-36)."""
-    if seen.age_s > stale_after_s:
-        return Decision(
-            None, f"hold: the newest measurement is {seen.age_s:.1f} s old, the limit is {stale_after_s:g} s"
-        )
+    """The decision where there is nothing to weigh (E-21, L-36), None where the policy is asked.
+
+    Nothing happens if the observation cannot be trusted: stale, or without partitions. Partitions that vanished are let
+    go before anything else, with the consumers that owned nothing else, so that no policy counts those. If there are
+    also partitions without owner, the policy is asked: it assigns all anew.
+    """
+    stale = too_old(seen, stale_after_s)
+    if stale:
+        return Decision(None, stale)
     if not seen.partitions:
         return Decision(None, "hold: no partition was measured")
+    vanished = seen.assignment.partitions - seen.partitions.keys()
+    if vanished and not unowned(seen):
+        owners = {c: mine - vanished for c, mine in seen.assignment.owners.items() if not mine or mine - vanished}
+        return Decision(Assignment(owners), f"{len(vanished)} partitions are no longer wanted: let them go", "vanished")
     return None
+
+
+def too_old(seen: Observation, stale_after_s: float) -> str:
+    """Why the observation is not acted on; empty if it is fresh. A time that is no number is not fresh."""
+    if math.isfinite(seen.age_s) and seen.age_s <= stale_after_s:
+        return ""
+    return f"hold: the newest measurement is {seen.age_s:.1f} s old, the limit is {stale_after_s:g} s"
+
+
+def check_above_zero(**settings: float) -> None:
+    """ValueError naming the first that is not; NaN is not."""
+    for name, value in settings.items():
+        if not value > 0:
+            raise ValueError(f"{name} must be above 0, not {value:g}")
+
+
+def check_not_negative(**settings: float) -> None:
+    for name, value in settings.items():
+        if not value >= 0:
+            raise ValueError(f"{name} must not be negative, not {value:g}")
 
 
 def items(seen: Observation, extra_s: float = 0.0) -> dict[TopicPartition, Item]:
     """Rate and lag per partition; `extra_s` adds the lag that many seconds without service will bring (E-16)."""
-    found = {}
+    found, extra_s = {}, number(extra_s)
     for p, load in seen.partitions.items():
         rate = number(load.records_per_s)
         found[p] = Item(rate, number(load.lag_records) + rate * extra_s)

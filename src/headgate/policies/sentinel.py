@@ -10,6 +10,7 @@ from headgate.model import Alert, Alternative, Assignment, Decision, Observation
 from headgate.packing import Packer
 from headgate.packing.any_fit import descending, usable
 from headgate.packing.protocol import Capacity
+from headgate.policies.seen import at_most, check_above_zero, check_not_negative, too_old
 
 TimeoutPolicy = Literal["always", "only_if_fewer_consumers"]
 
@@ -74,8 +75,9 @@ class Sentinel:
             )
         if timeout_policy not in get_args(TimeoutPolicy):
             raise ValueError(f"timeout_policy is one of {', '.join(get_args(TimeoutPolicy))}, not {timeout_policy!r}")
-        if max_consumers < 1:
-            raise ValueError(f"max_consumers must be at least 1, not {max_consumers}")
+        check_above_zero(stale_after_s=stale_after_s)
+        check_not_negative(max_sentinel_s=max_sentinel_s)
+        at_most(max_consumers)
         self._packer = packer
         self._consumer_capacity = consumer_capacity_bytes_per_s
         self._packing_capacity = packing_capacity_bytes_per_s
@@ -95,9 +97,9 @@ class Sentinel:
             "consumer_capacity_bytes_per_s": self._consumer_capacity,
             "packing_capacity_bytes_per_s": self._packing_capacity,
         }
-        if seen.age_s > self._stale_after_s:  # L-36
-            reason = f"hold: the newest measurement is {seen.age_s:.1f} s old, the limit is {self._stale_after_s:g} s"
-            return Decision(None, reason, inputs=inputs)
+        stale = too_old(seen, self._stale_after_s)  # L-36
+        if stale:
+            return Decision(None, stale, inputs=inputs)
         fired = self._triggers(view, seen.at_s - seen.watching_since_s)
         oversize = self._oversize(view)
         if not fired:
