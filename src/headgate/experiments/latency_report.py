@@ -30,9 +30,9 @@ HEAD = (
 
 
 TUNED = """The constants of ours were tuned on W1 (five seeds, the reported ones among them), with about two dozen
-settings tried; how quickly its price follows the debt, with two seeds of the W2 stand-in in view, too. Its structure was
-chosen with draws of the families in view: seeds 3000 and 3001, which no report shows, and for the price of overload and
-backlog the first reported draw of spiky, regime switch and correlated bursts.
+settings tried; how quickly its price follows the debt, with two seeds of the W2 stand-in in view, too. Its structure
+was chosen with draws of the families in view: seeds 3000 and 3001, which no report shows, and for the price of overload
+and backlog the first reported draw of spiky, regime switch and correlated bursts.
 """
 """Also in docs/choose-a-policy.md."""
 
