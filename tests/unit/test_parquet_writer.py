@@ -20,7 +20,7 @@ def batch(values: list[str], at_ms: list[int], by: list[str] | None = None) -> p
 
 
 def written(folder: Path, batches: list[pa.RecordBatch], by: tuple[str, ...] = ()) -> list[dict[str, object]]:
-    write = parquet.writer(pafs.LocalFileSystem(), str(folder), by, "_timestamp")
+    write = parquet.writer(pafs.LocalFileSystem(), str(folder), by, "_timestamp", 21)
     return [row for told in write(batches) for row in told.to_pylist()]
 
 

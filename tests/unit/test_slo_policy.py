@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headgate.model import Assignment, ConsumerLoad, Decision, Observation, PartitionLoad, TopicPartition
-from headgate.policies.advice import PERSISTS_LOOKS, hot_partitions, slow_moves
+from headgate.policies.advice import PERSISTS_BEATS, hot_partitions, slow_moves
 from headgate.policies.forecast import Forecast, Load
 from headgate.policies.lateness import LateAccount, late_by_moving, late_per_s
 from headgate.policies.pricing import Prices
@@ -20,7 +20,7 @@ SMOOTH = np.ones(10)
 
 
 def load(level: float, shape: np.ndarray = BURST, slope: float = 0.0, shares: np.ndarray = EVEN) -> Load:
-    return Load(P[: len(shares)], shares, level, slope, 0.0, shape, 0.1, 1.0, 0.0, level)
+    return Load(P[: len(shares)], shares, level, slope, 0.0, shape, 0.1, 1.0, 0.0, level, steady_beats=PERSISTS_BEATS)
 
 
 def owned(*groups: list[int]) -> Assignment:
@@ -270,13 +270,10 @@ def test_a_hot_partition_is_named_with_the_partition_count_that_would_help() -> 
 
 def test_a_hot_partition_must_stay_hot_before_a_partition_count_is_recommended() -> None:
     watched = Watched(Slo(), owned([0], [1, 2, 3, 4]))
+    watched.seconds(20, [15] * 5)
     hot = [any(a.about == "hot t-0" for a in watched.second([240, 15, 15, 15, 15]).alerts) for _ in range(10)]
-    first = hot.index(True)
-    # The first look only begins the forecast; from the second on it is hot.
-    assert first == PERSISTS_LOOKS
-    assert all(hot[first:])
-    for _ in range(30):
-        calm = watched.second([15] * 5)
+    assert hot == [False] * (PERSISTS_BEATS - 1) + [True] * (11 - PERSISTS_BEATS)
+    calm = watched.seconds(30, [15] * 5)
     assert not any(a.about == "hot t-0" for a in calm.alerts)
 
 

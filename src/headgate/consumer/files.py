@@ -22,18 +22,6 @@ class Warehouse:
         prefix = location[: len(location) - len(path)] if location.endswith(path) else ""
         return filesystem, path, prefix
 
-    def list(self, location: str) -> tuple[str, ...]:
-        """The Parquet files below a folder."""
-        filesystem, path, prefix = self.open(location)
-        selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
-        return tuple(
-            sorted(
-                prefix + info.path
-                for info in filesystem.get_file_info(selector)
-                if info.type == pafs.FileType.File and info.path.endswith(".parquet")
-            )
-        )
-
     def remove(self, files: tuple[str, ...]) -> None:
         for location in files:
             filesystem, path, _ = self.open(location)

@@ -186,7 +186,7 @@ class TableJob:
 
     def _save(self, rows: DataFrame, table: str, stem: str, by: tuple[str, ...], files: int) -> Written:
         filesystem, folder, prefix = self._warehouse.open(self._warehouse.data_folder(table, stem))
-        write = parquet.writer(filesystem, folder, by, "_timestamp")
+        write = parquet.writer(filesystem, folder, by, "_timestamp", QUANTILE_POINTS)
         parts = rows.coalesce(files).mapInArrow(write, parquet.WRITTEN).collect()
         points = [(tuple(map(float, part.timestamps_ms)), part.rows) for part in parts]
         timestamps = (merge_quantiles(points, i / (QUANTILE_POINTS - 1)) for i in range(QUANTILE_POINTS))

@@ -17,18 +17,18 @@ from pyspark import TaskContext
 
 ROW_GROUP_BYTES = 64_000_000
 """Of Arrow memory; more than that is written before the rest of the batch is read."""
-POINTS = 21
 WRITTEN = "path STRING, rows BIGINT, timestamps_ms ARRAY<BIGINT>"
 
 Batches = Iterable[pa.RecordBatch]
 
 
 def writer(
-    filesystem: pafs.FileSystem, folder: str, by: tuple[str, ...], timestamp: str
+    filesystem: pafs.FileSystem, folder: str, by: tuple[str, ...], timestamp: str, points: int
 ) -> Callable[[Batches], Batches]:
     """For `mapInArrow`: writes to `folder`, one value of the columns `by` per file, and yields a row per file.
 
-    The columns `by` are for splitting only and do not get into the files. Of `timestamp`, quantiles are told.
+    The columns `by` are for splitting only and do not get into the files. Of `timestamp`, so many
+    evenly spaced quantiles are told.
     """
 
     def write(batches: Batches) -> Batches:
@@ -37,7 +37,7 @@ def writer(
         files = _split_files(filesystem, name, by, batches) if by else _one_file(filesystem, name, batches)
         for path, part in files:
             yield pa.RecordBatch.from_pylist(
-                [{"path": path, "rows": part.num_rows, "timestamps_ms": _quantiles_ms(part[timestamp])}],
+                [{"path": path, "rows": part.num_rows, "timestamps_ms": _quantiles_ms(part[timestamp], points)}],
                 pa.schema([("path", pa.string()), ("rows", pa.int64()), ("timestamps_ms", pa.list_(pa.int64()))]),
             )
 
@@ -105,9 +105,9 @@ def _open(filesystem: pafs.FileSystem, path: str, schema: pa.Schema) -> pq.Parqu
     return pq.ParquetWriter(path, schema, filesystem=filesystem, compression="zstd", store_schema=False)
 
 
-def _quantiles_ms(timestamps: pa.ChunkedArray) -> list[int]:
+def _quantiles_ms(timestamps: pa.ChunkedArray, points: int) -> list[int]:
     known = pc.drop_null(timestamps.cast(pa.int64()))
     if not len(known):
         return []
-    points = [i / (POINTS - 1) for i in range(POINTS)]
-    return [int(us) // 1000 for us in pc.quantile(known, points, interpolation="nearest").to_pylist()]
+    places = [i / (points - 1) for i in range(points)]
+    return [int(us) // 1000 for us in pc.quantile(known, places, interpolation="nearest").to_pylist()]

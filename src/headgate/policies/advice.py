@@ -14,32 +14,22 @@ HOPELESS = 0.1
 """SLO relative to the pause of a move, below which changing size costs more than it saves."""
 
 
-PERSISTS_LOOKS = 5
-"""A partition must be hot at so many looks in a row before its topic is worth repartitioning (E-48)."""
+PERSISTS_BEATS = 5
+"""Load must have been so long without a jump before a topic is worth repartitioning (E-48)."""
 SLOW_MOVES, HOPELESS_MOVES = "slo below pause", "slo far below pause"
 """What an alert is about, by the class of the ratio of SLO to pause (E-31)."""
 
 
-class Advice:
-    """Remembers for how many looks each partition has been hot."""
-
-    def __init__(self) -> None:
-        self._hot_looks: dict[str, int] = {}
-
-    def of(
-        self, seen: Observation, load: Load, capacity_records_per_s: float, slo_s: float, pause_s: float
-    ) -> tuple[Alert, ...]:
-        hot = hot_partitions(load, capacity_records_per_s, slo_s)
-        self._hot_looks = {alert.about: self._hot_looks.get(alert.about, 0) + 1 for alert in hot}
-        return (
-            *(alert for alert in hot if self._hot_looks[alert.about] >= PERSISTS_LOOKS),
-            *slow_moves(slo_s, pause_s),
-            *slow_brokers(seen),
-        )
+def advice(
+    seen: Observation, load: Load, capacity_records_per_s: float, slo_s: float, pause_s: float
+) -> tuple[Alert, ...]:
+    return (*hot_partitions(load, capacity_records_per_s, slo_s), *slow_moves(slo_s, pause_s), *slow_brokers(seen))
 
 
 def hot_partitions(load: Load, capacity_records_per_s: float, slo_s: float) -> tuple[Alert, ...]:
     """Partitions that one consumer cannot serve in time, with the partition count that would (E-7, E-48)."""
+    if load.steady_beats < PERSISTS_BEATS:
+        return ()
     late = late_per_s(load, load.shares, load.level, capacity_records_per_s, slo_s)
     found = []
     for n in np.flatnonzero(late > HOT_SHARE * np.maximum(load.shares * load.level, 1e-9)):

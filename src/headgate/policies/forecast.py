@@ -63,6 +63,8 @@ class Load:
     jumps: tuple[Jump, ...] = ()
     """Those of the past."""
     jumps_per_s: float = 0.0
+    steady_beats: int = 0
+    """Since the total last jumped, as far back as one looks."""
 
     def at(self, ahead_s: float) -> float:
         """Records per second that far ahead; a trend is believed less the further ahead."""
@@ -166,6 +168,7 @@ class Forecast:
             tuple(self._jumps),
             len(self._jumps)
             / max(60.0, self._seen_s - (self._jumps[0].at_s if len(self._jumps) == _JUMPS_KEPT else 0.0)),
+            min(len(beats), self._since_jump // self._per_beat),
         )
 
     def _beats(self, slots: Floats) -> Floats:

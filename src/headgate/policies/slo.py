@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 from headgate.model import Alert, Assignment, Decision, Observation, TopicPartition
-from headgate.policies.advice import Advice, too_few_allowed
+from headgate.policies.advice import advice, too_few_allowed
 from headgate.policies.backlog import owners_of, standing
 from headgate.policies.choosing import Choice, choose
 from headgate.policies.forecast import Forecast, Load
@@ -82,7 +82,6 @@ class Slo:
             raise ValueError(f"max_consumers must be at least 1, not {self.max_consumers}")
         self._forecast = Forecast(self.beat_s)
         self._account = LateAccount(self.slo_s, self.budget_s)
-        self._advice = Advice()
         self._waste_s = 0.0
         """For how long fewer consumers would have done."""
         self._last_s = 0.0
@@ -110,7 +109,7 @@ class Slo:
             prices,
             choice,
             (
-                *self._advice.of(seen, load, mu, self.slo_s, pause_s),
+                *advice(seen, load, mu, self.slo_s, pause_s),
                 *too_few_allowed(len(choice.kept.assignment), largest, len(load.partitions), choice.kept.late_per_s),
             ),
         )

@@ -34,10 +34,6 @@ def pairs_at_maximum_overlap(nodes: int) -> int:
     return (sets * (sets - 1) - disjoint) // 2
 
 
-def groups_per_node_at_maximum_overlap(nodes: int) -> int:
-    return 1 << (nodes - 1)
-
-
 def _cluster(nodes: int, sets: Sequence[tuple[int, ...]], topics: int) -> Topology:
     """`topics` topics, dealt evenly to the node sets; one partition on each node of its set."""
     width = len(str(topics))
