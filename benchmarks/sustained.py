@@ -10,13 +10,15 @@ import pyarrow as pa
 import pyarrow.json as pajson
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from benchmarks.one_consumer import one_consumer
 from benchmarks.ratio import Ratio, of_rounds
 from headgate import jars
 from headgate.config.loader import load_pipeline
 from headgate.consumer.spark import start_session
+from headgate.controller.one_consumer import one_consumer
+from headgate.kafka.channel import Topics, ensure_topics
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.load import LoadGenerator, NoWaiting
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
@@ -86,9 +88,12 @@ def _ours(home: Path, bootstrap: str, spark: SparkSession, name: str, batch_byte
         f"consumer: {{batch_bytes: {batch_bytes}}}\n"
         f"tables:\n  - {{name: lake.load, format: json, schema: '{FIELDS_DDL}'}}\n"
     )
-    with one_consumer(load_pipeline(file), spark) as consumer:
-        consumer.watch_until(lambda c: len(c.cycles) > WARM_UP_BATCHES + BATCHES)
-        cycles = [c for c in consumer.cycles if c.peak]
+    pipeline = load_pipeline(file)
+    ensure_topics(AdminClient({"bootstrap.servers": bootstrap}), Topics(pipeline.name), 1, 1)
+    with one_consumer(pipeline, lambda: spark) as consumer:
+        while len(consumer.cycles) <= WARM_UP_BATCHES + BATCHES and consumer.is_alive:
+            consumer.listen(0.1)
+    cycles = [c for c in consumer.cycles if c.peak]
     first, last = cycles[WARM_UP_BATCHES - 1], cycles[WARM_UP_BATCHES + BATCHES - 1]
     megabytes = sum(c.payload_bytes for c in cycles[WARM_UP_BATCHES : WARM_UP_BATCHES + BATCHES]) / 1e6
     return (last.at_ms - first.at_ms) / 1000 / megabytes

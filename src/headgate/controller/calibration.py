@@ -16,14 +16,11 @@ from pyspark.sql import SparkSession
 
 from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Lake, Pipeline
-from headgate.consumer.worker import Worker
 from headgate.controller.drain import lag_records
+from headgate.controller.one_consumer import one_consumer
 from headgate.errors import HeadgateError
-from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics, ensure_topics
-from headgate.kafka.offsets import partitions_where
-from headgate.lake.committer import Committer
-from headgate.model import TopicPartition
-from headgate.model.messages import ConsumerState, CycleRecord, StartConsuming
+from headgate.kafka.channel import Topics, ensure_topics
+from headgate.model.messages import CycleRecord
 
 CONSUMER_SHARE = 0.85
 """Of the measured mean, for `consumer_capacity`: the published runs measured 2.3–2.4 MB/s and planned with 2.0."""
@@ -74,8 +71,8 @@ def calibrate(
 ) -> Calibration:
     """Reads the pipeline's topics from the beginning for at most `seconds`. The pipeline's own tables, group and topics
     are not touched: everything happens under a scratch name in a scratch folder, which is removed."""
-    with _scratch(pipeline) as (scratch, admin):
-        cycles = _read(scratch, admin, seconds, session, tell, stop)
+    with _scratch(pipeline) as scratch:
+        cycles = _read(scratch, seconds, session, tell, stop)
     peak = [c for c in cycles if c.peak][WARM_UP_CYCLES:]
     if not peak:
         read = sum(c.payload_bytes for c in cycles)
@@ -99,7 +96,7 @@ def calibrate(
 
 
 @contextmanager
-def _scratch(pipeline: Pipeline) -> Iterator[tuple[Pipeline, AdminClient]]:
+def _scratch(pipeline: Pipeline) -> Iterator[Pipeline]:
     name = f"{pipeline.name[:80]}-calibration-{uuid.uuid4().hex[:8]}"
     home = Path(tempfile.mkdtemp(prefix="headgate-calibration-"))
     scratch = pipeline.model_copy(
@@ -119,7 +116,7 @@ def _scratch(pipeline: Pipeline) -> Iterator[tuple[Pipeline, AdminClient]]:
     brokers = len(admin.list_topics(timeout=15).brokers)
     try:
         ensure_topics(admin, topics, pipeline.kafka.internal_replication or min(3, brokers), 1)
-        yield scratch, admin
+        yield scratch
     finally:
         for future in admin.delete_topics(list(topics.settings()), operation_timeout=30).values():
             future.exception(30)
@@ -130,54 +127,19 @@ def _scratch(pipeline: Pipeline) -> Iterator[tuple[Pipeline, AdminClient]]:
 
 def _read(
     scratch: Pipeline,
-    admin: AdminClient,
     seconds: float,
     session: Callable[[], SparkSession],
     tell: Callable[[str], None],
     stop: threading.Event,
 ) -> list[CycleRecord]:
-    settings, topics = librdkafka_settings(scratch), Topics(scratch.name)
-    partitions = tuple(sorted(partitions_where(admin, scratch.matches)))
-    if not partitions:
-        raise HeadgateError("none of the pipeline's topics exists; nothing to read")
-    ends = threading.Event(), threading.Event(), threading.Event()
-    stop_committer, stop_worker, kill = ends
-    committer = threading.Thread(target=Committer(scratch, settings).run, args=(stop_committer,), daemon=True)
-    worker = Worker(scratch, 1, session)
-    reader = threading.Thread(target=worker.run, args=(stop_worker, kill), daemon=True)
-    events = Tail(settings, {(topics.control, 0): BEGINNING, (topics.cycles, 0): BEGINNING})
-    cycles: list[CycleRecord] = []
-    try:
-        committer.start()
-        tell("starting the consumer")
-        reader.start()
-        _wait_until_ready(events, reader)
-        _command(settings, topics, partitions)
+    settings = librdkafka_settings(scratch)
+    with one_consumer(scratch, session, tell) as consumer:
         until = time.monotonic() + seconds
-        while time.monotonic() < until and reader.is_alive() and not stop.is_set():
-            cycles += [r.message for r in events.poll(0.5) if isinstance(r.message, CycleRecord)]
+        while time.monotonic() < until and consumer.is_alive and not stop.is_set():
+            consumer.listen(0.5)
+            cycles = consumer.cycles
             done = sum(c.payload_bytes for c in cycles)
             tell(f"{len(cycles)} cycles, {done / 1e6:.0f} MB read")
             if cycles and not cycles[-1].lag_records and lag_records(scratch, settings) == 0:
                 break
-    finally:
-        stop_worker.set()
-        reader.join(60)
-        stop_committer.set()
-        committer.join(60)
-        events.close()
-    return cycles
-
-
-def _wait_until_ready(events: Tail, reader: threading.Thread, deadline_s: float = 120) -> None:
-    until = time.monotonic() + deadline_s
-    while time.monotonic() < until and reader.is_alive():
-        if any(isinstance(r.message, ConsumerState) for r in events.poll(0.5)):
-            return
-    raise HeadgateError("the consumer did not start; run `headgate check`, then `headgate consumer` to see why")
-
-
-def _command(settings: dict[str, str], topics: Topics, partitions: tuple[TopicPartition, ...]) -> None:
-    outbox = Outbox(settings)
-    outbox.send(topics.control, StartConsuming("calibration", 1, 1, "", partitions), partition=1)
-    outbox.flush()
+    return consumer.cycles
