@@ -586,3 +586,14 @@ def test_a_dry_run_does_not_supersede_the_controller_in_charge() -> None:
     world.rates[B] = 1.2
     world.run(rehearsal, 10)
     world.run_until(running, settled(world, running))
+
+
+def test_the_controller_shows_every_few_seconds_that_it_lives_and_how_many_consumers_it_knows() -> None:
+    world = VirtualPipeline({A: 0.9, B: 0.9})
+    running = controller(world)
+    world.run_until(running, settled(world, running))
+    world.run(running, 10)
+    shown = world.channel.heartbeat
+    assert shown is not None
+    assert world.clock.now_s() - shown.at_ms / 1000 <= 6
+    assert (shown.epoch, shown.consumers) == (running.epoch, len(world.owned()))
