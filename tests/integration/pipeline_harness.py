@@ -128,9 +128,11 @@ class PipelineRun:
         tables: Sequence[Mapping[str, Any]],
         topics: Mapping[str, int] | None = None,
         topic_settings: Mapping[str, str] | None = None,
+        consumers: int = 3,
         **sections: Any,
     ) -> None:
-        """`topics` are created with that many partitions; `sections` are the rest of the pipeline file."""
+        """`topics` are created with that many partitions; `sections` are the rest of the pipeline file; at most so many
+        `consumers` run at once."""
         self.folder, self.spark = folder, spark
         self.bootstrap = broker.bootstrap
         self.name = sections.pop("name", None) or new_name()
@@ -142,7 +144,7 @@ class PipelineRun:
         self.pipeline = self.load(tables, **listed, **sections)
         self.settings = librdkafka_settings(self.pipeline)
         self.names = Topics(self.name)
-        ensure_topics(self.admin, self.names, replication=1, consumers=3)
+        ensure_topics(self.admin, self.names, replication=1, consumers=consumers)
         self.outbox = Outbox(self.settings)
         self._events = Tail(self.settings, {(self.names.control, 0): BEGINNING})
         self._heard: list[Any] = []

@@ -1,5 +1,5 @@
 from headgate.consumer.positions import Positions
-from headgate.model import Announcement, TopicPartition
+from headgate.model import Announcement, Range, TopicPartition
 from headgate.model.messages import LedgerState, Position, Verdict
 from tests.announcements import announce
 
@@ -112,3 +112,52 @@ def test_a_released_partition_is_read_from_the_ledger_when_it_comes_back() -> No
     positions.on_ledger(state(2, p0=10), "life")
     positions.on_ledger(state(3, p0=25), "life")  # its owner in between
     assert positions.reading(TABLE, [T0]) == {T0: 25}
+
+
+def test_a_second_cycle_goes_on_behind_the_one_under_way() -> None:
+    positions = fresh(p0=0, p1=5)
+    positions.reading(TABLE, [T0, T1])
+    positions.taken(TABLE, [Range(T0, 0, 10)])
+    assert positions.reading(TABLE, [T0, T1]) == {T0: 10, T1: 5}
+
+
+def test_cycles_are_announced_in_the_order_they_read() -> None:
+    positions = fresh(p0=0)
+    positions.reading(TABLE, [T0])
+    positions.taken(TABLE, [Range(T0, 0, 10)])
+    positions.taken(TABLE, [Range(T0, 10, 20)])
+    assert positions.fits(TABLE, [Range(T0, 0, 10)])
+    assert not positions.fits(TABLE, [Range(T0, 10, 20)])
+    positions.announced(announce(("t", 0, 0, 10)), 0.0)
+    assert positions.fits(TABLE, [Range(T0, 10, 20)])
+    assert positions.reading(TABLE, [T0]) == {T0: 20}
+
+
+def test_a_cycle_that_came_to_nothing_is_read_again_and_the_one_behind_it_does_not_fit() -> None:
+    positions = fresh(p0=0)
+    positions.reading(TABLE, [T0])
+    positions.taken(TABLE, [Range(T0, 0, 10)])
+    positions.taken(TABLE, [Range(T0, 10, 20)])
+    positions.put_back(TABLE)
+    assert positions.reading(TABLE, [T0]) == {T0: 0}
+    assert not positions.fits(TABLE, [Range(T0, 10, 20)])
+
+
+def test_after_a_cycle_that_was_cut_short_the_one_behind_it_does_not_fit() -> None:
+    positions = fresh(p0=0)
+    positions.reading(TABLE, [T0])
+    positions.taken(TABLE, [Range(T0, 0, 10)])
+    positions.taken(TABLE, [Range(T0, 10, 20)])
+    positions.announced(announce(("t", 0, 0, 7)), 0.0)
+    assert not positions.fits(TABLE, [Range(T0, 10, 20)])
+
+
+def test_after_a_refusal_what_is_under_way_does_not_fit() -> None:
+    positions = fresh(p0=0)
+    positions.reading(TABLE, [T0])
+    first = announce(("t", 0, 0, 10))
+    positions.announced(first, 0.0)
+    positions.taken(TABLE, [Range(T0, 10, 20)])
+    positions.on_ledger(state(2, (verdict(first, False),), p0=5), "life")
+    assert not positions.fits(TABLE, [Range(T0, 10, 20)])
+    assert positions.reading(TABLE, [T0]) == {T0: 5}

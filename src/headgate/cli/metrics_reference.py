@@ -10,7 +10,7 @@ from prometheus_client.metrics import MetricWrapperBase
 SOURCES = (
     ("headgate.kafka.monitor", "monitor"),
     ("headgate.controller.metrics", "controller"),
-    ("headgate.consumer.worker", "consumer"),
+    ("headgate.consumer.accounts", "consumer"),
     ("headgate.lake.committer", "committer"),
     ("headgate.lake.upkeep", "committer"),
     ("headgate.groups.controller", "group run"),

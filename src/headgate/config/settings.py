@@ -69,6 +69,14 @@ class Consumer(Section):
         description="Cycles a consumer may be ahead of the committer before it waits. Default 4: hides a slow commit, "
         "and bounds what a crash makes its successor read again.",
     )
+    cycles_at_once: int = Field(
+        default=2,
+        ge=1,
+        le=8,
+        description="Cycles a consumer works on at once while whole batches wait; otherwise one. Default 2: Spark "
+        "plans one while its cores work on the other. A command waits for all of them. One at a time with a rate cap, "
+        "or with inline SQL on Spark Connect.",
+    )
     rate_cap_bytes_per_s: BytesPerS | None = Field(
         default=None,
         description="Most bytes a consumer reads per second. Default: no cap. A cap near "

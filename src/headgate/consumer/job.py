@@ -69,6 +69,11 @@ class TableJob:
         """Fewer at a time while looking for bad records took too long to get anywhere."""
         self.schema = self._query.schema
 
+    @property
+    def one_at_a_time(self) -> bool:
+        """Spark Connect looks the view `input` up when a query runs, not when it is made."""
+        return self._query.is_remote and self._table.sql is not None
+
     def warm_up(self, stem: str) -> None:
         """Runs the whole way once with made-up records, so that the first real cycle does not pay for Spark's start."""
         try:

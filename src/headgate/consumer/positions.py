@@ -6,7 +6,7 @@ Positions are per table and partition: two tables fed by one topic may stand at 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from headgate.model import Announcement, TopicPartition
+from headgate.model import Announcement, Range, TopicPartition
 from headgate.model.messages import LedgerState, Position
 
 
@@ -16,7 +16,9 @@ class _TableBook:
     """The newest word of the committer; None until it was heard of."""
     ledger: dict[TopicPartition, int] = field(default_factory=dict)
     next: dict[TopicPartition, int] = field(default_factory=dict)
-    """Where the next cycle reads, for owned partitions only."""
+    """Where the next announcement goes on, for owned partitions only."""
+    taken: dict[TopicPartition, int] = field(default_factory=dict)
+    """Where the cycles under way end, which are not announced yet."""
     unsettled: dict[str, tuple[Announcement, float]] = field(default_factory=dict)
     """Announcements without a verdict, oldest first, and when they were sent."""
     repositioning: bool = False
@@ -65,6 +67,7 @@ class Positions:
 
     def _restart(self, book: _TableBook) -> None:
         book.repositioning = False
+        book.taken.clear()
         book.next = {p: book.ledger[p] for p in book.next if p in book.ledger}
 
     # What this consumer does
@@ -75,11 +78,22 @@ class Positions:
         for read in announcement.ranges:
             if read.partition in book.next:
                 book.next[read.partition] = read.end
+            if book.taken.get(read.partition) == read.end:
+                del book.taken[read.partition]
+
+    def taken(self, table: str, ranges: Iterable[Range]) -> None:
+        """A cycle reads these now; the next one goes on behind them."""
+        self._books[table].taken |= {read.partition: read.end for read in ranges}
+
+    def put_back(self, table: str) -> None:
+        """A cycle came to nothing; the next one goes on where the last announcement ended."""
+        self._books[table].taken.clear()
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         for book in self._books.values():
             for partition in partitions:
                 book.next.pop(partition, None)
+                book.taken.pop(partition, None)
 
     # What the worker asks
 
@@ -91,7 +105,12 @@ class Positions:
         for partition in owned:
             if partition not in book.next and partition in book.ledger:
                 book.next[partition] = book.ledger[partition]
-        return {p: book.next[p] for p in owned if p in book.next and p in book.ledger}
+        return {p: book.taken.get(p, book.next[p]) for p in owned if p in book.next and p in book.ledger}
+
+    def fits(self, table: str, ranges: Iterable[Range]) -> bool:
+        """Whether these ranges go on where the last announcement ended."""
+        book = self._books[table]
+        return not book.repositioning and all(book.next.get(r.partition) == r.start for r in ranges)
 
     def exists(self, table: str) -> bool | None:
         state = self._books[table].state

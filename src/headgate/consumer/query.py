@@ -1,6 +1,7 @@
 """One table's DataFrames: records read from Kafka, decoded, then good, as the table holds them, or rejected."""
 
 import json
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -31,7 +32,9 @@ class BadRecord:
 class TableQuery:
     def __init__(self, spark: SparkSession, pipeline: Pipeline, table: Table) -> None:
         # A session of its own, so that the view `input` of inline SQL cannot meet another table's.
-        self.spark = spark.newSession() if hasattr(spark, "newSession") else spark
+        self.is_remote = not hasattr(spark, "newSession")
+        self.spark = spark if self.is_remote else spark.newSession()
+        self._naming = threading.Lock()
         settle(self.spark, pipeline.consumer.spark.conf)
         self._table = table
         self._decode, self._columns = decoder(table)
@@ -119,8 +122,9 @@ class TableQuery:
         if self._transform is not None:
             good = self._transformed(good)
         elif self._table.sql:
-            good.createOrReplaceTempView("input")
-            good = self.spark.sql(self._table.sql)
+            with self._naming:
+                good.createOrReplaceTempView("input")
+                good = self.spark.sql(self._table.sql)
         return good
 
     def _transformed(self, good: DataFrame) -> DataFrame:

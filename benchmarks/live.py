@@ -1,0 +1,77 @@
+"""What several benchmarks run on: a pipeline file, a load in the background, and the age of committed records."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+from confluent_kafka.admin import AdminClient
+
+from headgate.config.loader import load_pipeline
+from headgate.config.pipeline import Pipeline
+from headgate.kafka.channel import Topics, ensure_topics
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_records import FIELDS_DDL, FixedSize
+from headgate.lake.tables import open_catalog
+from headgate.model import TopicPartition
+from headgate.simulation.workload import Steady, Workload
+
+TOPIC, TABLE = "load", "lake.load"
+RECORD_BYTES = 300
+
+
+def make_pipeline(home: Path, name: str, bootstrap: str, consumers: int = 1, **sections: str) -> Pipeline:
+    """One topic of JSON records into one table; `sections` are more lines of the file, in YAML's flow style."""
+    file = home / f"{name}.yaml"
+    lines = {
+        "name": name,
+        "home": str(home / name),
+        "kafka": f"{{brokers: '{bootstrap}'}}",
+        "topics": f"[{TOPIC}]",
+        "tables": f"[{{name: {TABLE}, format: json, schema: '{FIELDS_DDL}'}}]",
+        **sections,
+    }
+    file.write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
+    pipeline = load_pipeline(file)
+    ensure_topics(AdminClient({"bootstrap.servers": bootstrap}), Topics(pipeline.name), 1, consumers)
+    return pipeline
+
+
+@contextmanager
+def load(bootstrap: str, partitions: int, workload: Workload) -> Iterator[None]:
+    """Produces until the block ends."""
+    stop = threading.Event()
+    generator = LoadGenerator(bootstrap, {}, {TOPIC: partitions}, workload, FixedSize(RECORD_BYTES))
+    thread = threading.Thread(target=generator.run, kwargs={"stop": stop}, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(30)
+
+
+def spread(partitions: int, bytes_per_s: float) -> Steady:
+    return Steady.spread([TopicPartition(TOPIC, n) for n in range(partitions)], bytes_per_s)
+
+
+def committed_files(pipeline: Pipeline) -> list[tuple[str, int]]:
+    """Every data file with when it was committed, in milliseconds since the epoch."""
+    table = open_catalog(pipeline.lake).load_table(TABLE)
+    committed = {s.snapshot_id: s.timestamp_ms for s in table.snapshots()}
+    entries = table.inspect.entries().to_pylist()
+    return [(e["data_file"]["file_path"], committed[e["snapshot_id"]]) for e in entries]
+
+
+def ages_s(files: Sequence[tuple[str, int]], first_ms: int, last_ms: int) -> npt.NDArray[np.float64]:
+    """How old each record produced in this span was when it was committed."""
+    found = []
+    for path, committed_ms in files:
+        stamps = pq.read_table(path.removeprefix("file://").removeprefix("file:"), columns=["_timestamp"])
+        produced_ms = stamps["_timestamp"].cast("timestamp[ms]", safe=False).cast("int64").to_numpy()
+        inside = produced_ms[(produced_ms >= first_ms) & (produced_ms < last_ms)]
+        found.append((committed_ms - inside) / 1000)
+    return np.concatenate(found)

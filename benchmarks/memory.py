@@ -1,0 +1,67 @@
+"""Memory of one consumer process under a backlog: its Python, its JVM and Spark's Python workers together."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from benchmarks import live
+from benchmarks.ratio import Ratio, of_limit
+from headgate.controller.service import Service
+from headgate.fleet.processes import MARK
+from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.load import LoadGenerator, NoWaiting
+from headgate.kafka.load_records import FixedSize
+
+PARTITIONS = 8
+BACKLOG_BYTES = 1_500_000_000
+WATCHED_S = 90.0
+
+
+def run() -> list[Ratio]:
+    what = "most resident memory of a consumer process, batches of "
+    return [of_limit(what + batch, "1 GB", 1.0, [_most_gigabytes(batch)], "GB") for batch in ("5 MB", "20 MB")]
+
+
+def _most_gigabytes(batch: str) -> float:
+    """Proportional set size: pages that several of its processes share are counted once."""
+    with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder) / "kafka", 1) as kafka:
+        LoadGenerator(
+            kafka.bootstrap,
+            {},
+            {live.TOPIC: PARTITIONS},
+            live.spread(PARTITIONS, 1e7),
+            FixedSize(live.RECORD_BYTES),
+            pace=NoWaiting(),
+        ).run(count=BACKLOG_BYTES // live.RECORD_BYTES)
+        pipeline = live.make_pipeline(
+            Path(folder),
+            "memory",
+            kafka.bootstrap,
+            fleet="{kind: processes, max_consumers: 1}",
+            consumer=f"{{batch_bytes: {batch}}}",
+        )
+        service = Service(pipeline)
+        service.start()
+        most = 0
+        until = time.monotonic() + WATCHED_S
+        while time.monotonic() < until:
+            time.sleep(0.5)
+            most = max(most, sum(_resident(p) for p in psutil.process_iter() if _is_consumer(p, str(pipeline.home))))
+        service.stop()
+    return most / 1e9
+
+
+def _is_consumer(process: psutil.Process, home: str) -> bool:
+    try:
+        return process.environ().get(MARK, "").startswith(home)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
+
+
+def _resident(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().pss)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return 0

@@ -1,0 +1,64 @@
+"""The last committed ratios: `results.json` beside this file, and the page in docs made from it."""
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ratio import Ratio
+
+FILE = Path(__file__).parent / "results.json"
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+_BEGIN, _END = "<!-- results begin -->", "<!-- results end -->"
+
+
+def load() -> dict[str, list[Ratio]]:
+    return {name: [Ratio(**r) for r in entry["ratios"]] for name, entry in _read().items()}
+
+
+def save(measured: Mapping[str, Sequence[Ratio]]) -> None:
+    """Replaces what these benchmarks said before, and writes the page's table anew."""
+    entries = _read()
+    for name, ratios in measured.items():
+        entries[name] = {
+            "measured": date.today().isoformat(),
+            "python": platform.python_version(),
+            "ratios": [asdict(r) for r in ratios],
+        }
+    FILE.write_text(json.dumps(entries, indent=1, sort_keys=True) + "\n")
+    if PAGE.exists():
+        text = PAGE.read_text()
+        before, _, rest = text.partition(_BEGIN)
+        PAGE.write_text(before + _BEGIN + "\n" + table(entries) + rest[rest.index(_END) :])
+
+
+def table(entries: Mapping[str, Any]) -> str:
+    lines = [
+        "| benchmark | what | against | ratio | spread | ours | theirs | target | on |",
+        "| --- | --- | --- | ---: | --- | ---: | ---: | --- | --- |",
+    ]
+    for name, entry in entries.items():
+        lines += [_row(name, entry["measured"], Ratio(**r)) for r in entry["ratios"]]
+    return "\n".join(lines) + "\n"
+
+
+def _row(name: str, measured: str, r: Ratio) -> str:
+    return (
+        f"| {name} | {r.what} | {r.peer} | {r.ratio:.2f} | {r.low:.2f} … {r.high:.2f} "
+        f"| {r.ours:.3g} {r.unit} | {r.peers:.3g} {r.unit} | {verdict(r)} | {measured} |"
+    )
+
+
+def verdict(ratio: Ratio) -> str:
+    if ratio.target is None:
+        return ""
+    sign = "≤" if ratio.better == "lower" else "≥"
+    return f"{sign} {ratio.target:g}: {'met' if ratio.met else 'missed'}"
+
+
+def _read() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+    return found
