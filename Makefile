@@ -34,8 +34,8 @@ integration: $(INSTALLED)
 chaos: $(INSTALLED)  ## Kills, pauses and restarts at length; SEED=n MINUTES=n
 	$(BIN)/python -m tests.chaos.long $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),30)
 
-bench: $(INSTALLED)  ## Speed, as ratios against a named peer in the same run
-	$(BIN)/python -m benchmarks
+bench: $(INSTALLED)  ## Speed, as ratios against a named peer in the same run; ONLY="names", SAVE=1 to keep them
+	$(BIN)/python -m benchmarks $(ONLY) $(if $(SAVE),--save)
 
 format: $(INSTALLED)  ## Rewrite the code in the house format
 	$(BIN)/ruff check --fix

@@ -139,12 +139,13 @@ def observe(
     landed: dict[TopicPartition, int] = {}
     for (_table, partition), following in ledger.items():
         landed[partition] = min(following, landed.get(partition, following))
+    tables = {topic: tables_of(topic) for topic in {rate.topic for rate in measurement.rates}}
     partitions = {}
     for rate in measurement.rates:
         partition = TopicPartition(rate.topic, rate.partition)
         # A partition no ledger knows yet has an unknown, not an infinite lag.
         lag = max(0, rate.end_offset - landed.get(partition, rate.end_offset))
-        cost = rate.bytes_per_s * tables_of(rate.topic)
+        cost = rate.bytes_per_s * tables[rate.topic]
         arrivals = recent.slots.get(partition, ())
         partitions[partition] = PartitionLoad(cost, rate.records_per_s, lag, rate.end_offset, arrivals)
     return Observation(
@@ -152,7 +153,7 @@ def observe(
         measurement.at_ms / 1000,
         partitions,
         assignment,
-        {n: _with_records(load, assignment[n], partitions) for n, load in consumers.items()},
+        _with_records(consumers, assignment, partitions),
         watching_since_s,
         recent.slot_s,
         recent.pause_s,
@@ -161,20 +162,28 @@ def observe(
 
 
 def _with_records(
-    load: ConsumerLoad, owned: Iterable[TopicPartition], partitions: Mapping[TopicPartition, PartitionLoad]
-) -> ConsumerLoad:
-    """The measured capacity in records too, of the mix the consumer reads; of everything's while its own is silent."""
-    capacity = load.capacity_bytes_per_s
-    own = in_records(capacity, owned, partitions)
-    return replace(load, capacity_records_per_s=in_records(capacity, partitions, partitions) if own is None else own)
+    consumers: Mapping[int, ConsumerLoad], assignment: Assignment, partitions: Mapping[TopicPartition, PartitionLoad]
+) -> dict[int, ConsumerLoad]:
+    """Measured capacities in records too, of the mix each consumer reads; of everything's while its own is silent."""
+    of_all: float | None = in_records(1.0, partitions, partitions)
+    found = {}
+    for n, load in consumers.items():
+        capacity = load.capacity_bytes_per_s
+        records = in_records(capacity, assignment[n], partitions)
+        if records is None and capacity is not None and of_all is not None:
+            records = capacity * of_all
+        found[n] = replace(load, capacity_records_per_s=records)
+    return found
 
 
 def in_records(
     bytes_per_s: float | None, mix: Iterable[TopicPartition], partitions: Mapping[TopicPartition, PartitionLoad]
 ) -> float | None:
     """A rate in bytes as records of this mix; None while nothing is known of it."""
+    if bytes_per_s is None:
+        return None
     loads = [partitions[p] for p in mix if p in partitions]
     cost, records = sum(load.bytes_per_s for load in loads), sum(load.records_per_s for load in loads)
-    if bytes_per_s is None or not (cost > 0 and records > 0 and math.isfinite(cost) and math.isfinite(records)):
+    if not (cost > 0 and records > 0 and math.isfinite(cost) and math.isfinite(records)):
         return None
     return bytes_per_s * records / cost

@@ -11,9 +11,10 @@ import io
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import metadata
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import fastavro
@@ -91,23 +92,67 @@ def _avro_type(hint: Any, named: set[str]) -> Any:
     raise TypeError(f"no Avro type for {hint!r}")
 
 
+Converter = Callable[[Any], Any]
+
+
 @cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    """Looking these up costs more than decoding; a ledger holds thousands of positions."""
-    return typing.get_type_hints(kind)
-
-
-def _build(hint: Any, value: Any) -> Any:
-    """The dataclass instance that `dataclasses.asdict` was made from."""
+def _flattener(hint: Any) -> Converter | None:
+    """From a value of this type to what fastavro writes; None where they are the same. Made once per type: a
+    measurement holds thousands of rates, and looking at types costs more than writing them."""
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        hints = _hints(hint)
-        return hint(**{f.name: _build(hints[f.name], value[f.name]) for f in dataclasses.fields(hint)})
+        hints = typing.get_type_hints(hint)
+        names = tuple(f.name for f in dataclasses.fields(hint))
+        values = _values(attrgetter, names)
+        inner = [(n, convert) for n in names if (convert := _flattener(hints[n])) is not None]
+        if not inner:
+            return lambda value: dict(zip(names, values(value), strict=True))
+
+        def flatten(value: Any) -> dict[str, Any]:
+            fields = dict(zip(names, values(value), strict=True))
+            for name, convert in inner:
+                fields[name] = convert(fields[name])
+            return fields
+
+        return flatten
+    return _within(hint, _flattener)
+
+
+@cache
+def _builder(hint: Any) -> Converter | None:
+    """The way back: from what fastavro read to a value of this type."""
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        hints = typing.get_type_hints(hint)
+        names = tuple(f.name for f in dataclasses.fields(hint))
+        values = _values(itemgetter, names)
+        inner = [(n, convert) for n in names if (convert := _builder(hints[n])) is not None]
+        if not inner:
+            return lambda fields: hint(*values(fields))
+
+        def build(fields: dict[str, Any]) -> Any:
+            for name, convert in inner:
+                fields[name] = convert(fields[name])
+            return hint(*values(fields))
+
+        return build
+    return _within(hint, _builder)
+
+
+def _values(getter: Callable[..., Converter], names: tuple[str, ...]) -> Converter:
+    """Always a tuple, which `attrgetter` and `itemgetter` do not give for a single name."""
+    get = getter(*names)
+    return get if len(names) > 1 else lambda value: (get(value),)
+
+
+def _within(hint: Any, convert: Callable[[Any], Converter | None]) -> Converter | None:
+    """The same for the containers that messages have; items that need nothing are taken as they are."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple:
-        return tuple(_build(arguments[0], item) for item in value)
+        each = convert(arguments[0])
+        return tuple if each is None else lambda items: tuple(map(each, items))
     if origin in (typing.Union, types.UnionType):
-        return None if value is None else _build(next(a for a in arguments if a is not type(None)), value)
-    return value
+        some = convert(next(a for a in arguments if a is not type(None)))
+        return None if some is None else lambda value: None if value is None else some(value)
+    return None
 
 
 def avro_schema(message: type[Any]) -> dict[str, Any]:
@@ -124,13 +169,20 @@ class _Codec:
     message: type[Any]
     schema: Any
     fingerprint: bytes
+    flatten: Converter
+    build: Converter
 
 
 def _codecs() -> dict[str, _Codec]:
     found = {}
     for message in MESSAGES:
         schema = avro_schema(message)
-        found[message.__name__] = _Codec(message, fastavro.parse_schema(schema), _fingerprint(schema))
+        kind: Any = message
+        flatten, build = _flattener(kind), _builder(kind)
+        assert flatten is not None
+        assert build is not None
+        parsed, fingerprint = fastavro.parse_schema(schema), _fingerprint(schema)
+        found[message.__name__] = _Codec(message, parsed, fingerprint, flatten, build)
     return found
 
 
@@ -151,7 +203,7 @@ def encode(message: Any, sender: str = "") -> tuple[bytes, Headers]:
     """The record's value and headers."""
     codec = _CODECS[type(message).__name__]
     body = io.BytesIO()
-    fastavro.schemaless_writer(body, codec.schema, dataclasses.asdict(message))
+    fastavro.schemaless_writer(body, codec.schema, codec.flatten(message))
     return body.getvalue(), [
         ("event_type", codec.message.__name__.encode()),
         ("schema", codec.fingerprint),
@@ -189,7 +241,7 @@ def decode(value: bytes | None, headers: Headers | None) -> Any:
         fields = fastavro.schemaless_reader(body, codec.schema, None)
         if body.read(1):
             raise NotAMessage(f"{codec.message.__name__} with bytes left over")
-        return _build(codec.message, fields)
+        return codec.build(fields)
     except NotAMessage:
         raise
     except Exception as error:  # fastavro raises whatever the garbage happens to trip over

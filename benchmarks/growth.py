@@ -1,0 +1,167 @@
+"""How cost grows: a cycle with partitions and with tables, a commit with partitions in its ledger, and what more
+consumers in one process bring. Each against the smallest of its kind, with the same bytes in all."""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
+
+from benchmarks.ratio import Ratio, compare, of_rounds
+from headgate.config.loader import load_pipeline
+from headgate.config.pipeline import Lake, Pipeline, Table
+from headgate.consumer.files import Warehouse
+from headgate.consumer.job import TableJob
+from headgate.consumer.spark import start_session
+from headgate.kafka.embedded import EmbeddedKafka
+from headgate.lake.commit import TableCommitter
+from headgate.lake.tables import open_catalog
+from headgate.model import Range, TopicPartition
+from tests.announcements import announce, write_file
+from tests.integration.pipeline_harness import PipelineRun
+
+PARTITIONS = (10, 100, 1_000)
+TABLES = (1, 10, 50)
+CONSUMERS = (1, 2, 4, 8)
+LEDGERS = (10, 100, 1_000, 10_000)
+RECORDS, RECORD = 2_000, b"x" * 1_000
+"""Of one cycle, whatever it is spread over."""
+TURNS, WARM_UP = 6, 4
+COMMITS = 13
+
+
+def run() -> list[Ratio]:
+    results = _commits()
+    with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder) / "kafka", 1) as kafka:
+        home = Path(folder)
+        spark = start_session("local[2]", home / "spark")
+        try:
+            results += _partitions(home, kafka.bootstrap, spark)
+            results += _tables(home, kafka.bootstrap, spark)
+            results += _consumers(home, kafka, spark)
+        finally:
+            spark.stop()
+    return results
+
+
+def _partitions(home: Path, bootstrap: str, spark: SparkSession) -> list[Ratio]:
+    cycles = {}
+    for count in PARTITIONS:
+        topic = f"parts-{count}"
+        each = RECORDS // count
+        _fill(bootstrap, topic, count, each * (TURNS + WARM_UP))
+        pipeline = _pipeline(home, topic, bootstrap, [topic])
+        cycles[count] = _cycle(_job(spark, pipeline, 0), topic, count, each)
+    smallest = f"{PARTITIONS[0]} partitions"
+    return [
+        compare(f"cycle of 2 MB from {n:,} partitions", cycles[n], smallest, cycles[PARTITIONS[0]], TURNS, WARM_UP)
+        for n in PARTITIONS[1:]
+    ]
+
+
+def _tables(home: Path, bootstrap: str, spark: SparkSession) -> list[Ratio]:
+    """The tables of a cycle run side by side, as a consumer runs them."""
+    runs: dict[int, Callable[[int], object]] = {}
+    for count in TABLES:
+        topics = [f"table-{count}-{n}" for n in range(count)]
+        each = RECORDS // count
+        for topic in topics:
+            _fill(bootstrap, topic, 1, each * (TURNS + WARM_UP))
+        pipeline = _pipeline(home, f"tables{count}", bootstrap, topics)
+        cycles = [_cycle(_job(spark, pipeline, n), topic, 1, each) for n, topic in enumerate(topics)]
+        runs[count] = lambda turn, cycles=cycles: _side_by_side(cycles, turn)  # type: ignore[misc]
+    return [compare(f"cycle of 2 MB into {n} tables", runs[n], "1 table", runs[1], TURNS, WARM_UP) for n in TABLES[1:]]
+
+
+def _consumers(home: Path, kafka: EmbeddedKafka, spark: SparkSession) -> list[Ratio]:
+    """Time to land the same backlog with more consumers on the same cores."""
+    took: dict[int, float] = {}
+    for count in CONSUMERS:
+        folder = home / f"consumers{count}"
+        folder.mkdir()
+        tables = [{"name": "lake.t"}]
+        with PipelineRun(folder, kafka, spark, tables, {"t": 8}, consumers=count) as running:
+            for partition in range(8):
+                running.produce("t", [RECORD] * 10_000, partition)
+            running.committer()
+            parts = running.partitions()
+            workers = [running.worker(n + 1) for n in range(count)]
+            began = time.perf_counter()
+            for n, worker in enumerate(workers):
+                running.start_consuming(worker, parts[n::count])
+            running.wait_until_landed()
+            took[count] = time.perf_counter() - began
+            running.stop()
+    return [
+        of_rounds(f"landing 80 MB with {n} consumers on 2 cores", "1 consumer", [(took[n], took[1])])
+        for n in CONSUMERS[1:]
+    ]
+
+
+def _commits() -> list[Ratio]:
+    """One file a commit; the ledger in the snapshot's summary has so many partitions."""
+    runs = {count: _committing(count) for count in LEDGERS}
+    smallest = f"{LEDGERS[0]} partitions"
+    return [
+        compare(f"commit with {n:,} partitions in the ledger", runs[n], smallest, runs[LEDGERS[0]], COMMITS - 3, 3)
+        for n in LEDGERS[1:]
+    ]
+
+
+def _committing(partitions: int) -> Callable[[int], object]:
+    home = Path(tempfile.mkdtemp())
+    lake = Lake(catalog={"type": "sql", "uri": f"sqlite:///{home}/catalog.db"}, warehouse=str(home))
+    committer = TableCommitter(open_catalog(lake), lake, Table.model_validate({"name": "lake.t"}))
+    origins = {TopicPartition("t", p): 0 for p in range(partitions)}
+    told = []
+    for at in range(COMMITS * len(LEDGERS)):
+        ranges = [("t", p, at, at + 1) for p in range(partitions)]
+        path = write_file(home / f"{at}.parquet", announce(*ranges).ranges)
+        told.append(announce(*ranges, files=(path,)))
+    coming = iter(told)
+
+    def commit(turn: int) -> None:
+        assert len(committer.commit([next(coming)], origins).committed) == 1
+
+    return commit
+
+
+def _side_by_side(cycles: Sequence[Callable[[int], object]], turn: int) -> None:
+    with ThreadPoolExecutor(len(cycles)) as pool:
+        list(pool.map(lambda cycle: cycle(turn), cycles))
+
+
+def _cycle(job: TableJob, topic: str, partitions: int, each: int) -> Callable[[int], object]:
+    def one(turn: int) -> None:
+        ranges = [Range(TopicPartition(topic, p), turn * each, (turn + 1) * each) for p in range(partitions)]
+        assert job.run(ranges, f"turn-{turn}-{time.monotonic_ns()}").stats.records == partitions * each
+
+    return one
+
+
+def _job(spark: SparkSession, pipeline: Pipeline, table: int) -> TableJob:
+    return TableJob(spark, pipeline, pipeline.tables[table], Warehouse(pipeline.lake))
+
+
+def _pipeline(home: Path, name: str, bootstrap: str, topics: Sequence[str]) -> Pipeline:
+    file = home / f"{name}.yaml"
+    tables = "".join(f"  - {{name: lake.t{n}, topics: [{topic}]}}\n" for n, topic in enumerate(topics))
+    file.write_text(
+        f"name: {name}\nhome: {home / name}\nkafka: {{brokers: '{bootstrap}'}}\ntopics: [{', '.join(topics)}]\n"
+        f"tables:\n{tables}"
+    )
+    return load_pipeline(file)
+
+
+def _fill(bootstrap: str, topic: str, partitions: int, each: int) -> None:
+    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
+    producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 1_000_000})
+    for _ in range(each):
+        for partition in range(partitions):
+            producer.produce(topic, RECORD, partition=partition)
+        producer.poll(0)
+    producer.flush()
