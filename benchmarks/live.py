@@ -4,20 +4,24 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient
 
+from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
-from headgate.kafka.channel import Topics, ensure_topics
+from headgate.kafka.channel import BEGINNING, Tail, Topics, ensure_topics
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
-from headgate.lake.tables import open_catalog
-from headgate.model import TopicPartition
+from headgate.model import Announcement, TopicPartition
+from headgate.model.messages import LedgerState
 from headgate.simulation.workload import Steady, Workload
+
+T = TypeVar("T")
 
 TOPIC, TABLE = "load", "lake.load"
 RECORD_BYTES = 300
@@ -58,12 +62,23 @@ def spread(partitions: int, bytes_per_s: float) -> Steady:
     return Steady.spread([TopicPartition(TOPIC, n) for n in range(partitions)], bytes_per_s)
 
 
+def told(pipeline: Pipeline, topic: str, kind: type[T]) -> list[T]:
+    """Everything of this kind on one of the pipeline's own topics."""
+    tail = Tail(librdkafka_settings(pipeline), {(topic, 0): BEGINNING})
+    try:
+        return [r.message for r in tail.read_to_end() if isinstance(r.message, kind)]
+    finally:
+        tail.close()
+
+
 def committed_files(pipeline: Pipeline) -> list[tuple[str, int]]:
-    """Every data file with when it was committed, in milliseconds since the epoch."""
-    table = open_catalog(pipeline.lake).load_table(TABLE)
-    committed = {s.snapshot_id: s.timestamp_ms for s in table.snapshots()}
-    entries = table.inspect.entries().to_pylist()
-    return [(e["data_file"]["file_path"], committed[e["snapshot_id"]]) for e in entries]
+    """Every data file with when its commit was told of, in milliseconds since the epoch; also of snapshots that have
+    expired since."""
+    topics = Topics(pipeline.name)
+    states = told(pipeline, topics.ledger, LedgerState)
+    committed = {v.announcement_id: s.at_ms for s in states for v in s.verdicts if v.accepted}
+    announced = told(pipeline, topics.announcements, Announcement)
+    return [(path, committed[a.id]) for a in announced if a.id in committed for path in a.files]
 
 
 def ages_s(files: Sequence[tuple[str, int]], first_ms: int, last_ms: int) -> npt.NDArray[np.float64]:

@@ -82,21 +82,13 @@ def _read_again_s(pipeline: Pipeline, from_s: float, until_s: float) -> float:
     """When the last partition's age was at its highest."""
     produced_ms = _timestamps(path for path, _ in live.committed_files(pipeline))
     oldest: dict[int, tuple[float, float]] = {}
-    for announcement in _announcements(pipeline):
+    for announcement in live.told(pipeline, Topics(pipeline.name).announcements, Announcement):
         at_s = announcement.announced_at_ms / 1000
         for read in announcement.ranges:
             if from_s <= at_s < until_s and (read.partition.partition, read.start) in produced_ms:
                 age_s = at_s - produced_ms[read.partition.partition, read.start] / 1000
                 oldest[read.partition.partition] = max(oldest.get(read.partition.partition, (0.0, 0.0)), (age_s, at_s))
     return max(at_s for _, at_s in oldest.values())
-
-
-def _announcements(pipeline: Pipeline) -> list[Announcement]:
-    tail = Tail(librdkafka_settings(pipeline), {(Topics(pipeline.name).announcements, 0): BEGINNING})
-    try:
-        return [r.message for r in tail.read_to_end() if isinstance(r.message, Announcement)]
-    finally:
-        tail.close()
 
 
 def _timestamps(files: Iterable[str]) -> dict[tuple[int, int], int]:
