@@ -16,6 +16,8 @@ class Pace:
         self._cap_bytes_per_s = cap_bytes_per_s
         self._capacity = CapacityMeter(estimate)
         self._is_warm = False
+        self.full_cycles = 0
+        """How many have told of the capacity."""
 
     @property
     def capacity_bytes_per_s(self) -> float:
@@ -30,6 +32,7 @@ class Pace:
             return
         if self._is_warm:  # and not the first one: Spark loads and compiles its code in it
             self._capacity.add(payload_bytes, busy_s)
+            self.full_cycles += 1
         self._is_warm = True
 
 

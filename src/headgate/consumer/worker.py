@@ -58,6 +58,11 @@ _LAG = Gauge("headgate_consumer_lag_records", "Records of owned partitions left 
 _THROUGHPUT = Gauge(
     "headgate_consumer_throughput_bytes_per_second", "Payload bytes read per second over the last cycles", ["consumer"]
 )
+_CAPACITY = Gauge(
+    "headgate_consumer_capacity_bytes_per_second",
+    "Payload bytes per second of working time, as the consumer's full cycles measured it; 0 until one did",
+    ["consumer"],
+)
 _BUSY = Gauge(
     "headgate_consumer_busy_ratio", "Share of the time spent working rather than waiting, 0 to 1", ["consumer"]
 )
@@ -143,7 +148,7 @@ class Worker:
 
     def _forget_gauges(self) -> None:
         """A consumer that is gone has no lag; counters stay, they say what was done."""
-        for gauge in (_LAG, _THROUGHPUT, _BUSY, _PHASE):
+        for gauge in (_LAG, _THROUGHPUT, _CAPACITY, _BUSY, _PHASE):
             gauge.remove_by_labels({"consumer": str(self.id)})
 
     def _resume(self) -> Tail:
@@ -292,6 +297,7 @@ class Worker:
             busy_share=self._pace.busy_share,
             capacity_bytes_per_s=self._pace.capacity_bytes_per_s,
             last_error=self._last_error,
+            full_cycles=self._pace.full_cycles,
         )
 
     @property
@@ -497,6 +503,7 @@ class Worker:
         _CYCLES.labels(self.id, "done").inc()
         _LAG.labels(self.id).set(self._lag)
         _THROUGHPUT.labels(self.id).set(self._pace.throughput_bytes_per_s)
+        _CAPACITY.labels(self.id).set(self._pace.capacity_bytes_per_s)
         _BUSY.labels(self.id).set(self._pace.busy_share)
         for phase, seconds in (("gather", gather_s), ("process", process_s), ("announce", announce_s)):
             _PHASE.labels(self.id, phase).set(seconds)
