@@ -56,7 +56,7 @@ def test_without_full_cycles_everybody_has_what_is_configured() -> None:
 
 
 def test_noise_changes_nothing_in_an_hour() -> None:
-    draw = random.Random(7)  # noqa: S311 — no secret
+    draw = random.Random(7)
     world = World()
     world.run(3600, lambda: {c: 2.2 * draw.uniform(0.85, 1.15) for c in (1, 2, 3)})
     assert [world.share(c) for c in (1, 2, 3, None)] == [1, 1, 1, 1]

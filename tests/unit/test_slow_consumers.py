@@ -1,4 +1,4 @@
-"""The live controller on virtual time while consumers become slower: one of them, all of them, or by their own number."""
+"""The live controller on virtual time while consumers become slower: one, all, or all by their own number."""
 
 import random
 from collections.abc import Callable
@@ -114,7 +114,7 @@ def test_a_relieved_consumer_counts_in_full_after_a_while_and_nothing_moves_for_
 
 
 def test_noise_of_fifteen_percent_moves_nothing_in_twenty_minutes() -> None:
-    draw = random.Random(3)  # noqa: S311 — no secret
+    draw = random.Random(3)
     world = started(lambda _, c: 0.0)
     world.behaviour.speed_bytes_per_s = lambda c: 2 * MB * draw.uniform(0.85, 1.15)  # full cycles all the time
     before = len(world.changes)

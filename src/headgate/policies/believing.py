@@ -12,7 +12,7 @@ from headgate.policies.crowding import FleetLevel
 CYCLES = 3
 """Full cycles of a life before they are believed; a change of speed takes as many to show (CYCLES_OF_A_STEP)."""
 SLOW = 0.75
-"""Below this share of the usual a consumer counts as slow: down to here the gap between the two capacities covers it."""
+"""Below this share of the usual a consumer is slow: down to here the gap between the two capacities covers it (L-2)."""
 CONFIRMED = 2
 """Further full cycles in which it must be slow: if all become slower, one of them shows it first."""
 RECOVERED = 0.9
@@ -122,8 +122,8 @@ class Believing:
         return [
             Alert(
                 f"slow consumer {c}",
-                f"consumer {c} does {_rate(fresh[c])} where {_rate(measured or 0.0)} is usual: it is given no more than "
-                f"{speed:.0%} of a consumer's load; look at its machine and its disk",
+                f"consumer {c} does {_rate(fresh[c])} where {_rate(measured or 0.0)} is usual: it is given no more "
+                f"than {speed:.0%} of a consumer's load; look at its machine and its disk",
             )
             for c, speed in sorted(self._speed.items())
         ]
@@ -134,8 +134,8 @@ class Believing:
         if usual is not None and usual < SLOW * self._configured:
             self._is_fleet_slow = True
             text = (
-                f"consumers do {_rate(usual)} each and {_rate(self._configured)} is configured: plans go by what they do; "
-                "look for what slows them all (the lake, the network, the records), or run headgate calibrate"
+                f"consumers do {_rate(usual)} each and {_rate(self._configured)} is configured: plans go by what they "
+                "do; look for what slows them all (the lake, the network, the records), or run headgate calibrate"
             )
             return [*found, Alert("slow fleet", text)]
         if self._is_fleet_slow and (usual is None or usual >= FULL * self._configured):
