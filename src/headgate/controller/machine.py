@@ -108,24 +108,21 @@ class Controller:
         now = self._clock.now_s()
         if now - self._beat_s >= HEARTBEAT_S:
             self._beat_s = now
-            started_ms = int(self._started_s * 1000)
-            self._channel.beat(
-                ControllerState(
-                    self.epoch,
-                    int(now * 1000),
-                    started_ms,
-                    self.state,
-                    len(self.assignment),
-                    capacities(
-                        self.assignment,
-                        self._roster.loads(),
-                        self._believing.believed,
-                        self._settings.consumer_capacity_bytes_per_s,
-                    ),
-                    self._believing.believed.crowding,
-                    cost_of_changes(self._channel.decisions())[0] or 0.0,
-                )
-            )
+            self._channel.beat(self._describe(now))
+
+    def _describe(self, now: float) -> ControllerState:
+        configured, believed = self._settings.consumer_capacity_bytes_per_s, self._believing.believed
+        return ControllerState(
+            epoch=self.epoch,
+            at_ms=int(now * 1000),
+            started_at_ms=int(self._started_s * 1000),
+            state=self.state,
+            consumers=len(self.assignment),
+            configured_bytes_per_s=configured,
+            capacities=capacities(self.assignment, self._roster.loads(), believed, configured),
+            crowding=believed.crowding,
+            pause_s=cost_of_changes(self._channel.decisions())[0] or 0.0,
+        )
 
     def _arrive(self, assignment: Assignment | None) -> None:
         if assignment is not None:

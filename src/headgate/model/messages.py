@@ -127,6 +127,8 @@ class ControllerState:
     """Which of its four states it is in."""
     consumers: int
     """Those that own partitions as far as it knows."""
+    configured_bytes_per_s: float = 0.0
+    """The consumer capacity of the pipeline file."""
     capacities: tuple[ConsumerCapacity, ...] = ()
     """Of those consumers."""
     crowding: float = 1.0
