@@ -139,7 +139,11 @@ def test_consumers_follow_the_load_up_and_down_and_every_record_lands_once(
     assert min(grown.measure_s, grown.decide_s, grown.ready_s, grown.handover_s) >= 0
     assert grown.ready_s > 0
     assert grown.handover_s > 0
+    assert 0 < grown.pause_s <= grown.handover_s  # t_r (E-29)
+    assert {one.consumer_id for one in grown.capacities} == {1}
     status = reader.refresh()
+    assert status.pause_s is not None
+    assert status.configured_bytes_per_s == pipeline.policy.consumer_capacity_bytes_per_s
     assert status.latency_p50_s is not None
     assert status.latency_p99_s is not None
     assert 0 < status.latency_p50_s <= status.latency_p99_s

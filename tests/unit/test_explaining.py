@@ -108,7 +108,7 @@ def test_measured_capacities_and_the_pause_of_moves_are_told() -> None:
     )
     told = [str(line) for line in lines(Explanation(d, moment(NOON_MS, [], []), ()))]
     assert any(
-        "each counts for 2 MB/s; measured 1: not measured, 2: 800 kB/s (counts for 800 kB/s), 3: 2.4 MB/s" in line
+        "each counts for 2 MB/s; measured 1: not measured, 2: 0.8 MB/s (counts for 0.8 MB/s), 3: 2.4 MB/s" in line
         for line in told
     )
     assert any("no partition paused longer than 0.7 s (expected 0.5 s)" in line for line in told)

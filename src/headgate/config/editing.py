@@ -25,8 +25,8 @@ class Edit:
 
     @property
     def diff(self) -> str:
-        lines = [text.splitlines(keepends=True) for text in (self.before, self.after)]
-        return "".join(unified_diff(*lines, str(self.file), f"{self.file} (new)", n=2))
+        before, after = (text.splitlines(keepends=True) for text in (self.before, self.after))
+        return "".join(unified_diff(before, after, str(self.file), f"{self.file} (new)", n=2))
 
     def write(self) -> None:
         """All or nothing: the new file is checked as a pipeline before it takes the old one's place."""
