@@ -50,7 +50,7 @@ def calibrate(
     tables in a temporary folder that is removed again. The pipeline's own tables, ledger, group and offsets are never
     touched, and it may run meanwhile (on the same machine it takes from what is measured). Needs room for the files.
 
-    It measures in up to three layouts, as published: one table, many partitions with little in each, many partitions;
+    It measures in up to three layouts, as published: one table, all tables with little in each partition, all tables;
     those that are the same for this pipeline only once. Without FILE it reads generated JSON records from an embedded
     Kafka, by default over 144 partitions to five tables.
 

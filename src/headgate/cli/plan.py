@@ -45,7 +45,6 @@ def plan(
         pipeline.controller.stale_after_s,
         pipeline.monitor.poll_s,
         lambda topic: len(pipeline.tables_of(topic)),
-        configured_bytes_per_s=pipeline.policy.consumer_capacity_bytes_per_s,
     )
     answers, notes = ask(pipeline, choices, now)
     if output is Output.json:

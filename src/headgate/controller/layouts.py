@@ -20,8 +20,8 @@ class Shape:
 
 PUBLISHED = (
     Shape("one table", 32, one_table=True),
-    Shape("many partitions, little in each", 116, most_bytes=100e6),
-    Shape("many partitions", 144),
+    Shape("all tables, little in each partition", 116, most_bytes=100e6),
+    Shape("all tables", 144),
 )
 """648 MB in 32 partitions for one table; 100 MB in 116 and 678 MB in 144 for five."""
 

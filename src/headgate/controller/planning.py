@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.controller.dry_run import shown_owners
-from headgate.controller.observing import AS_CONFIGURED, ArrivalSlots, Recent, cost_of_changes, load_of, observe
+from headgate.controller.observing import ArrivalSlots, Recent, cost_of_changes, load_of, observe
 from headgate.controller.status import ALIVE_S
 from headgate.errors import HeadgateError
 from headgate.kafka.channel import BEGINNING, Last, Tail, Topics
 from headgate.model import Decision, Observation, Plan, TopicPartition
 from headgate.model.messages import ConsumerLeft, ConsumerState, DecisionRecord, LedgerState, Measurement
 from headgate.policies import Policy
-from headgate.policies.believing import Believing
 
 _MEASUREMENTS = 120
 _EVENTS = 1000
@@ -96,9 +95,7 @@ def situation(
     slot_s: float,
     tables_of: Callable[[str], int],
     now_s: float | None = None,
-    configured_bytes_per_s: float | None = None,
 ) -> Situation:
-    """Without a configured capacity, consumers' own are not compared with it."""
     if not heard.measurements:
         raise HeadgateError("nothing was measured yet: start the pipeline, or only its monitor, and look again")
     newest = heard.measurements[-1]
@@ -111,17 +108,16 @@ def situation(
     for measurement in heard.measurements:
         slots.add(measurement)
     pause_s, start_s = cost_of_changes(heard.decisions)
-    loads, owners = {n: load_of(state) for n, state in states.items()}, shown_owners(states)
+    loads = {n: load_of(state) for n, state in states.items()}
     seen = observe(
         newest,
         _positions(heard.ledgers),
-        owners,
+        shown_owners(states),
         loads,
         at_s,
         max((d.at_ms / 1000 for d in heard.decisions if d.outcome != "dry-run"), default=at_s),
         tables_of,
         Recent(slots.take(), slot_s, pause_s, start_s),
-        Believing(configured_bytes_per_s).look(at_s, loads, list(owners)) if configured_bytes_per_s else AS_CONFIGURED,
     )
     peak = max(sum(rate.records_per_s for rate in m.rates) for m in heard.measurements)
     return Situation(seen, age_s, is_past, peak)
