@@ -28,7 +28,7 @@ from headgate.model import TopicPartition
 from headgate.simulation.workload import Steady
 
 if TYPE_CHECKING:
-    from headgate.controller.calibration import Calibration, Measured
+    from headgate.controller.calibration import Calibration, Measure, Measured
 
 
 def calibrate(
@@ -133,16 +133,15 @@ def _generated(
 
 def _print(console: Console, result: "Calibration") -> None:
     table = Table(title="One consumer at full load", title_justify="left")
-    for name in ("layout", "partitions", "tables", "full cycles", "gather", "Spark", "announce", "cycle"):
-        table.add_column(name, justify="left" if name == "layout" else "right")
-    for name in ("bytes/s (95 %)", "records/s (95 %)"):
-        table.add_column(name, justify="right")
+    table.add_column("")
     for one in result.measured:
-        table.add_row(*_row(one))
+        table.add_column(one.layout, justify="right")
+    for name, say in _ROWS.items():
+        table.add_row(name, *map(say, result.measured))
     console.print(table)
-    console.print("Cycle times are mean ± standard deviation; Spark reads, transforms and writes.", style="dim")
+    console.print("Times of a cycle as mean ± standard deviation; Spark reads, transforms and writes.", style="dim")
     for text in result.left_out:
-        console.print(f"not measured, too little backlog: {text}", style="yellow")
+        console.print(f"not measured, too little backlog or too few --seconds: {text}", style="yellow")
     console.print("Suggested for this machine, these formats and transforms:", style="bold")
     texts = suggested_texts(result.consumer_capacity_bytes_per_s, result.packing_capacity_bytes_per_s)
     console.print("policy:\n" + "\n".join(f"  {key}: {value}" for key, value in texts.items()), highlight=False)
@@ -153,17 +152,22 @@ def _print(console: Console, result: "Calibration") -> None:
     )
 
 
-def _row(one: "Measured") -> tuple[str, ...]:
-    phases = (one.gather_s, one.process_s, one.announce_s, one.cycle_s)
-    return (
-        one.layout,
-        f"{one.partitions}",
-        f"{one.tables}",
-        f"{one.cycles}",
-        *(f"{phase.mean:.2f} ± {phase.deviation:.2f} s" for phase in phases),
-        f"{_rate(one.bytes_per_s.mean)}\n{one.bytes_per_s.low / 1e6:.2f} … {one.bytes_per_s.high / 1e6:.2f}",
-        f"{one.records_per_s.mean:,.0f}\n{one.records_per_s.low:,.0f} … {one.records_per_s.high:,.0f}",
-    )
+def _time(measure: "Measure") -> str:
+    return f"{measure.mean:.2f} ± {measure.deviation:.2f} s"
+
+
+_ROWS: dict[str, Callable[["Measured"], str]] = {
+    "partitions, tables": lambda one: f"{one.partitions}, {one.tables}",
+    "full cycles": lambda one: f"{one.cycles} ({one.total_bytes / 1e6:.0f} MB)",
+    "gather": lambda one: _time(one.gather_s),
+    "Spark": lambda one: _time(one.process_s),
+    "announce": lambda one: _time(one.announce_s),
+    "cycle": lambda one: _time(one.cycle_s),
+    "bytes per second": lambda one: _rate(one.bytes_per_s.mean),
+    "  with 95 %": lambda one: f"{one.bytes_per_s.low / 1e6:.2f} … {one.bytes_per_s.high / 1e6:.2f} MB/s",
+    "records per second": lambda one: f"{one.records_per_s.mean:,.0f}",
+    "  with 95 % ": lambda one: f"{one.records_per_s.low:,.0f} … {one.records_per_s.high:,.0f}",
+}
 
 
 def _rate(bytes_per_s: float) -> str:

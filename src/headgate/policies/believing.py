@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headgate.model import Abilities, Alert, ConsumerLoad
 from headgate.model.observation import FULL
-from headgate.policies.crowding import FleetLevel
+from headgate.policies.crowding import FleetLevel, rate_text
 
 CYCLES = 3
 """Full cycles of a life before they are believed; a change of speed takes as many to show (CYCLES_OF_A_STEP)."""
@@ -113,7 +113,7 @@ class Believing:
             if share >= RECOVERED:
                 del self._speed[c]
                 self._evidence[c].forget_s = FORGET_S
-                found.append(Alert(f"recovered consumer {c}", f"consumer {c} does {_rate(bytes_per_s)} again"))
+                found.append(Alert(f"recovered consumer {c}", f"consumer {c} does {rate_text(bytes_per_s)} again"))
             elif abs(share - held) > NOISE * held:
                 self._speed[c] = max(share, SLOWEST)
         return found
@@ -122,8 +122,8 @@ class Believing:
         return [
             Alert(
                 f"slow consumer {c}",
-                f"consumer {c} does {_rate(fresh[c])} where {_rate(measured or 0.0)} is usual: it is given no more "
-                f"than {speed:.0%} of a consumer's load; look at its machine and its disk",
+                f"consumer {c} does {rate_text(fresh[c])} where {rate_text(measured or 0.0)} is usual: it is given no "
+                f"more than {speed:.0%} of a consumer's load; look at its machine and its disk",
             )
             for c, speed in sorted(self._speed.items())
         ]
@@ -134,15 +134,11 @@ class Believing:
         if usual is not None and usual < SLOW * self._configured:
             self._is_fleet_slow = True
             text = (
-                f"consumers do {_rate(usual)} each and {_rate(self._configured)} is configured: plans go by what they "
-                "do; look for what slows them all (the lake, the network, the records), or run headgate calibrate"
+                f"consumers do {rate_text(usual)} each and {rate_text(self._configured)} is configured: plans go by what "
+                "they do; look for what slows them all (the lake, the network, the records), or run headgate calibrate"
             )
             return [*found, Alert("slow fleet", text)]
         if self._is_fleet_slow and (usual is None or usual >= FULL * self._configured):
             self._is_fleet_slow = False
-            found.append(Alert("recovered fleet", f"consumers count {_rate(self._configured)} each again"))
+            found.append(Alert("recovered fleet", f"consumers count {rate_text(self._configured)} each again"))
         return found
-
-
-def _rate(bytes_per_s: float) -> str:
-    return f"{bytes_per_s / 1e6:.3g} MB/s"

@@ -77,9 +77,9 @@ class FleetLevel:
             believed *= grown  # so that as few as before count for as much as all of them do
             self.alert = Alert(
                 "crowded",
-                f"{self._size} consumers do {_rate(measured)} each where {before.size} did "
-                f"{_rate(before.bytes_per_s)}: they share cores, a disk or the lake, and more of them bring no more; "
-                "run them on more machines, or lower fleet.max_consumers",
+                f"{self._size} consumers do {rate_text(measured)} each where {before.size} did "
+                f"{rate_text(before.bytes_per_s)}: they share cores, a disk or the lake, and more of them bring no "
+                "more; run them on more machines, or lower fleet.max_consumers",
             )
         elif self.crowding == 1.0:
             return
@@ -96,5 +96,5 @@ class FleetLevel:
         return held
 
 
-def _rate(bytes_per_s: float) -> str:
+def rate_text(bytes_per_s: float) -> str:
     return f"{bytes_per_s / 1e6:.3g} MB/s"
