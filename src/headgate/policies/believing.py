@@ -134,8 +134,9 @@ class Believing:
         if usual is not None and usual < SLOW * self._configured:
             self._is_fleet_slow = True
             text = (
-                f"consumers do {rate_text(usual)} each and {rate_text(self._configured)} is configured: plans go by what "
-                "they do; look for what slows them all (the lake, the network, the records), or run headgate calibrate"
+                f"consumers do {rate_text(usual)} each and {rate_text(self._configured)} is configured: plans go by "
+                "what they do; look for what slows them all (the lake, the network, the records), or run "
+                "headgate calibrate"
             )
             return [*found, Alert("slow fleet", text)]
         if self._is_fleet_slow and (usual is None or usual >= FULL * self._configured):
