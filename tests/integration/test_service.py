@@ -139,7 +139,11 @@ def test_consumers_follow_the_load_up_and_down_and_every_record_lands_once(
     assert min(grown.measure_s, grown.decide_s, grown.ready_s, grown.handover_s) >= 0
     assert grown.ready_s > 0
     assert grown.handover_s > 0
+    assert 0 < grown.pause_s <= grown.handover_s  # t_r (E-29)
+    assert {one.consumer_id for one in grown.capacities} == {1}
     status = reader.refresh()
+    assert status.pause_s is not None
+    assert status.configured_bytes_per_s == pipeline.policy.consumer_capacity_bytes_per_s
     assert status.latency_p50_s is not None
     assert status.latency_p99_s is not None
     assert 0 < status.latency_p50_s <= status.latency_p99_s
@@ -239,10 +243,13 @@ def test_calibration_measures_full_cycles_and_leaves_nothing_behind(
     smaller = pipeline.consumer.model_copy(update={"batch_bytes": 500_000})
     pipeline = pipeline.model_copy(update={"consumer": smaller})
     result = calibrate(pipeline, 60, lambda: spark, lambda _: None, threading.Event())
-    assert result.cycles >= 5
-    assert result.partitions == 4
-    assert result.packing_capacity_bytes_per_s < result.consumer_capacity_bytes_per_s < result.bytes_per_s.mean
-    assert result.cycle_s.mean >= result.process_s.mean > 0
+    (measured,) = result.measured  # one table and few partitions: the three layouts are the same
+    assert measured.cycles >= 5
+    assert measured.partitions == 4
+    assert result.packing_capacity_bytes_per_s < result.consumer_capacity_bytes_per_s < measured.bytes_per_s.mean
+    assert measured.bytes_per_s.low <= measured.bytes_per_s.mean <= measured.bytes_per_s.high
+    assert measured.records_per_s.mean > 0
+    assert measured.cycle_s.mean >= measured.process_s.mean > 0
     left = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10).topics
     assert not [name for name in left if "calibration" in name]
 

@@ -29,6 +29,15 @@ def test_the_mean_forgets_all_but_the_newest_cycles() -> None:
     assert metered("mean", [(1, 1)] * 50 + [(200, 1)] * CYCLES_OF_MEAN) == pytest.approx(200)
 
 
+def test_three_cycles_at_another_speed_begin_the_mean_anew_and_one_or_two_do_not() -> None:
+    usual, slow = [(200.0, 1.0)] * 27, (80.0, 1.0)
+    assert metered("mean", [*usual, slow, slow]) == pytest.approx((27 * 200 + 2 * 80) / 29)
+    assert metered("mean", [*usual, slow, slow, slow]) == pytest.approx(80)
+    assert metered("mean", [*usual, slow, slow, slow, *[(200.0, 1.0)] * 3]) == pytest.approx(200)  # and back
+    noise = [(200.0 * share, 1.0) for share in (0.8, 0.8, 0.8, 1.2, 1.2, 1.2)]  # below and above, but not by a quarter
+    assert metered("mean", [*usual, *noise]) == pytest.approx((21 * 200 + 1200 + 3 * 200) / 30)
+
+
 def test_the_worst_case_is_the_slowest_cycle_until_it_is_too_long_ago() -> None:
     slow, usual = (50.0, 1.0), (200.0, 1.0)
     assert metered("worst_case", [usual, slow, usual]) == 50

@@ -8,7 +8,14 @@ import typer
 
 from headgate.cli.explain import lines, moment_s
 from headgate.controller.explaining import Explanation, moment, newest, triggered_ms
-from headgate.model.messages import CommitRecord, DecisionRecord, Measurement, PartitionMove, PartitionRate
+from headgate.model.messages import (
+    CommitRecord,
+    ConsumerCapacity,
+    DecisionRecord,
+    Measurement,
+    PartitionMove,
+    PartitionRate,
+)
 
 NOON_MS = 1_772_366_400_000  # 2026-03-01 12:00 UTC
 
@@ -88,3 +95,20 @@ def test_times_are_read_as_utc_or_as_long_ago() -> None:
     for wrong in ("yesterday", "-5min", ""):
         with pytest.raises(typer.BadParameter, match="neither a time"):
             moment_s(wrong, time.time())
+
+
+def test_measured_capacities_and_the_pause_of_moves_are_told() -> None:
+    d = decision(
+        NOON_MS,
+        moves=(PartitionMove("t", 0, 2, 1),),
+        handover_s=2.0,
+        pause_s=0.7,
+        expected_pause_s=0.5,
+        capacities=(ConsumerCapacity(1, 0.0, 2e6), ConsumerCapacity(2, 0.8e6, 0.8e6), ConsumerCapacity(3, 2.4e6, 2e6)),
+    )
+    told = [str(line) for line in lines(Explanation(d, moment(NOON_MS, [], []), ()))]
+    assert any(
+        "each counts for 2 MB/s; measured 1: not measured, 2: 0.8 MB/s (counts for 0.8 MB/s), 3: 2.4 MB/s" in line
+        for line in told
+    )
+    assert any("no partition paused longer than 0.7 s (expected 0.5 s)" in line for line in told)

@@ -2,7 +2,15 @@
 
 import pytest
 
-from headgate.controller.observing import ArrivalSlots, Measurements, Recent, cost_of_changes, in_records, observe
+from headgate.controller.observing import (
+    PAUSE_FLOOR_S,
+    ArrivalSlots,
+    Measurements,
+    Recent,
+    cost_of_changes,
+    in_records,
+    observe,
+)
 from headgate.controller.planning import Answer, Heard, alive_at, situation
 from headgate.controller.virtual import Behaviour, MemoryChannel, VirtualClock
 from headgate.errors import HeadgateError
@@ -31,11 +39,11 @@ def decided(
     moved: int = 1,
     created: tuple[int, ...] = (),
     ready_s: float = 0.0,
-    handover_s: float = 0.0,
+    pause_s: float = 0.0,
 ) -> DecisionRecord:
     return DecisionRecord(
         500_000, 1, 1, "overload", "", outcome, 1, 1, moved, 0.0, 0.0, (), created, (), (), (),
-        ready_s=ready_s, handover_s=handover_s,
+        ready_s=ready_s, handover_s=2 * pause_s, pause_s=pause_s,
     )  # fmt: skip
 
 
@@ -125,15 +133,16 @@ def test_a_look_is_due_when_something_new_was_measured_and_once_a_slot_without()
 
 def test_what_changes_cost_is_the_99th_percentile_of_the_newest_applied_ones() -> None:
     assert cost_of_changes([]) == (None, None)
-    handovers = [decided(handover_s=float(s)) for s in (100, *range(1, 51))]  # the first is too long ago
-    starts = [decided(moved=0, created=(2,), ready_s=4.0, handover_s=9.0), decided(created=(3,), ready_s=6.0)]
+    moves = [decided(pause_s=float(s)) for s in (100, *range(1, 51))]  # the first is too long ago
+    starts = [decided(moved=0, created=(2,), ready_s=4.0, pause_s=9.0), decided(created=(3,), ready_s=6.0)]
     others = [
-        decided(outcome="dry-run", handover_s=70.0, created=(1,), ready_s=70.0),
-        decided(outcome="out of sync: late", handover_s=80.0),
-        decided(moved=0, handover_s=90.0),  # nothing changed hands
+        decided(outcome="dry-run", pause_s=70.0, created=(1,), ready_s=70.0),
+        decided(outcome="out of sync: late", pause_s=80.0),
+        decided(moved=0, pause_s=90.0),  # nothing changed hands
         decided(created=(), ready_s=95.0),  # spares were ready
     ]
-    assert cost_of_changes([*handovers, *starts, *others]) == (50.0, 6.0)
+    assert cost_of_changes([*moves, *starts, *others]) == (50.0, 6.0)
+    assert cost_of_changes([decided(pause_s=0.01)]) == (PAUSE_FLOOR_S, None)
 
 
 def _one(topic: str) -> int:
@@ -179,7 +188,7 @@ def test_without_usable_rates_nothing_is_said_in_records(size: float, records: f
 def heard(*events: ConsumerState | ConsumerLeft, measurements: tuple[Measurement, ...] | None = None) -> Heard:
     ledger = LedgerState("x", 1, "c", 1, 1, True, (Position("x", "t", 0, 90),), (), 0)
     found = (measured(1000, 100, 40), measured(1001, 110, 45)) if measurements is None else measurements
-    return Heard(found, events, (ledger,), (decided(handover_s=2.0),))
+    return Heard(found, events, (ledger,), (decided(pause_s=2.0),))
 
 
 def test_a_running_pipeline_is_seen_as_it_is_now() -> None:

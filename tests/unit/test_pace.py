@@ -16,6 +16,15 @@ def test_only_full_batches_say_what_a_consumer_can_do_and_not_the_first() -> Non
     assert pace.capacity_bytes_per_s == pytest.approx(10_000 / 0.75)  # all bytes over all working time (E-3)
 
 
+def test_only_a_mean_is_compared_between_consumers() -> None:
+    paces = Pace("mean"), Pace("worst_case"), Pace("fixed")
+    for pace in paces:
+        pace.add(payload_bytes=5000, busy_s=0.5, total_s=0.5, peak=False)
+        for _ in range(4):
+            pace.add(payload_bytes=5000, busy_s=0.5, total_s=0.5, peak=True)
+    assert [pace.full_cycles for pace in paces] == [3, 0, 0]
+
+
 def test_a_consumer_of_fixed_capacity_reports_none() -> None:
     pace = Pace("fixed")
     pace.add(payload_bytes=5000, busy_s=0.5, total_s=0.5, peak=True)

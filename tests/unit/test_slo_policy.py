@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headgate.model import Assignment, ConsumerLoad, Decision, Observation, PartitionLoad, TopicPartition
+from headgate.model import Abilities, Assignment, ConsumerLoad, Decision, Observation, PartitionLoad, TopicPartition
 from headgate.policies.advice import PERSISTS_BEATS, hot_partitions, slow_moves
 from headgate.policies.forecast import Forecast, Load
 from headgate.policies.lateness import LateAccount, late_by_moving, late_per_s
 from headgate.policies.pricing import Prices
+from headgate.policies.seen import capacity
 from headgate.policies.slo import Slo
 
 P = tuple(TopicPartition("t", n) for n in range(5))
@@ -287,3 +288,23 @@ def test_an_slo_below_the_pause_of_a_move_is_told() -> None:
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must|is a share"):
         Slo(**wrong)
+
+
+def test_a_slow_consumer_is_relieved_and_says_nothing_of_the_others() -> None:
+    # 50 records a second each: two consumers of 200 have 100 and 150. The second falls to 40 %, 80 a second.
+    two = owned([0, 1], [2, 3, 4])
+    healthy = Watched(Slo(slo_s=5.0), two).seconds(20, [50] * 5)
+    assert healthy.keeps
+    decision = Watched(Slo(slo_s=5.0), two, abilities=Abilities(1e6, {2: 0.4})).seconds(20, [50] * 5)
+    assert decision.assignment is not None
+    assert 50 * len(decision.assignment[2]) <= 80
+    assert len([c for c in decision.assignment if decision.assignment[c]]) <= 3
+
+
+def test_the_slowest_measured_capacity_leaves_out_slow_consumers_and_what_they_take_from_each_other() -> None:
+    partitions = {P[0]: PartitionLoad(100.0, 1.0)}
+    consumers = {n: ConsumerLoad(capacity_records_per_s=float(mu)) for n, mu in ((1, 200), (2, 80), (3, 180))}
+    seen = Observation(1.0, 1.0, partitions, owned([0]), consumers, 0.0)
+    assert capacity(seen, None) == 80
+    assert capacity(replace(seen, abilities=Abilities(2e4, {2: 0.4})), None) == 180
+    assert capacity(replace(seen, abilities=Abilities(2e4, {2: 0.4}, crowding=1.5)), None) == 270

@@ -1,21 +1,26 @@
 """`headgate calibrate`: measures what one consumer can do here."""
 
+import json
 import signal
 import tempfile
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from headgate.cli.logs import log_to
+from headgate.cli.output import Output
+from headgate.config.editing import edited
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.config.units import BYTES_PER_S
+from headgate.errors import ConfigError
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.load import LoadGenerator, NoWaiting
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
@@ -23,38 +28,53 @@ from headgate.model import TopicPartition
 from headgate.simulation.workload import Steady
 
 if TYPE_CHECKING:
-    from headgate.controller.calibration import Calibration
+    from headgate.controller.calibration import Calibration, Measure, Measured
 
 
 def calibrate(
     file: Annotated[
         Path | None, typer.Argument(help="A pipeline whose topics have a backlog to read.", metavar="[FILE]")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="Read for at most this long.", min=5)] = 60.0,
+    seconds: Annotated[float, typer.Option(help="Read for at most this long in each layout.", min=5)] = 60.0,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write both capacities into FILE, and show what changed in it.")
+    ] = False,
     megabytes: Annotated[int, typer.Option(help="Without FILE: how much is generated.", min=10)] = 200,
-    partitions: Annotated[int, typer.Option(help="Without FILE: over how many partitions.", min=1)] = 32,
-    tables: Annotated[int, typer.Option(help="Without FILE: to how many topics and tables.", min=1, max=20)] = 1,
+    partitions: Annotated[int, typer.Option(help="Without FILE: over how many partitions.", min=1)] = 144,
+    tables: Annotated[int, typer.Option(help="Without FILE: to how many topics and tables.", min=1, max=20)] = 5,
+    output: Annotated[Output, typer.Option(help="text for people, json for programs.")] = Output.text,
 ) -> None:
     """Measures one consumer's capacity at full load and suggests the policy's two capacities.
 
-    With FILE, a consumer reads that pipeline's topics from the beginning with its formats and transforms; tables, group
-    and offsets of the pipeline are not touched. Without, it reads generated JSON records from an embedded Kafka: the
-    published tests are --partitions 32 --tables 1, --partitions 116 --tables 5 and --partitions 144 --tables 5.
+    With FILE, a consumer reads that pipeline's topics from the beginning with its formats and transforms, into scratch
+    tables in a temporary folder that is removed again. The pipeline's own tables, ledger, group and offsets are never
+    touched, and it may run meanwhile (on the same machine it takes from what is measured). Needs room for the files.
+
+    It measures in up to three layouts, as published: one table, all tables with little in each partition, all tables;
+    those that are the same for this pipeline only once. Without FILE it reads generated JSON records from an embedded
+    Kafka, by default over 144 partitions to five tables.
+
+    [bold]headgate calibrate pipeline.yaml[/]           measure, and print what to set
+    [bold]headgate calibrate pipeline.yaml --write[/]   and set it
     """
     from headgate.controller.calibration import calibrate as measure
     from headgate.controller.service import SharedSession
 
-    console, stop = Console(), threading.Event()
+    if write and file is None:
+        raise ConfigError("--write needs the FILE to write to")
+    console, stop = Console(stderr=output is Output.json), threading.Event()
 
     def asked_to_stop(number: int, frame: FrameType | None) -> None:
         stop.set()
 
+    pipeline = None if file is None else load_pipeline(file)
+    if file is not None and write:
+        edited(file, "policy", suggested_texts(2e6, 1.5e6))  # better refused now than after minutes of measuring
     signal.signal(signal.SIGINT, asked_to_stop)
     signal.signal(signal.SIGTERM, asked_to_stop)
     log_to(None)
     with tempfile.TemporaryDirectory(prefix="headgate-calibrate-") as folder, console.status("preparing") as shown:
-        if file is not None:
-            pipeline = load_pipeline(file)
+        if pipeline is not None:
             result = measure(pipeline, seconds, SharedSession(pipeline), shown.update, stop)
         else:
             home = Path(folder)
@@ -65,7 +85,31 @@ def calibrate(
                     result = measure(pipeline, seconds, session, shown.update, stop)
                 finally:
                     session.stop()
-    _print(console, result)
+    if output is Output.json:
+        typer.echo(json.dumps(as_json(result), indent=2))
+    else:
+        _print(console, result)
+    if file is not None and write:
+        texts = suggested_texts(result.consumer_capacity_bytes_per_s, result.packing_capacity_bytes_per_s)
+        edit = edited(file, "policy", texts)
+        edit.write()
+        console.print(edit.diff or f"{file} has these capacities already", highlight=False, markup=False)
+
+
+def suggested_texts(consumer_bytes_per_s: float, packing_bytes_per_s: float) -> dict[str, str]:
+    """As they stand in a pipeline file."""
+    return {
+        "consumer_capacity_bytes_per_s": _rate(consumer_bytes_per_s),
+        "packing_capacity_bytes_per_s": _rate(packing_bytes_per_s),
+    }
+
+
+def as_json(result: "Calibration") -> dict[str, Any]:
+    return asdict(result) | {
+        "consumer_capacity_bytes_per_s": result.consumer_capacity_bytes_per_s,
+        "packing_capacity_bytes_per_s": result.packing_capacity_bytes_per_s,
+        "capacity_records_per_s": result.capacity_records_per_s,
+    }
 
 
 def _generated(
@@ -88,26 +132,43 @@ def _generated(
 
 
 def _print(console: Console, result: "Calibration") -> None:
-    table = Table(
-        title=f"{result.cycles} full cycles, {result.total_bytes / 1e6:.0f} MB, {result.partitions} partitions, "
-        f"{result.tables} tables",
-        title_justify="left",
-    )
-    for name in ("", "mean", "standard deviation"):
-        table.add_column(name, justify="left" if not name else "right")
-    for name, measured in (
-        ("gather", result.gather_s),
-        ("Spark: read, transform, write", result.process_s),
-        ("announce", result.announce_s),
-        ("cycle", result.cycle_s),
-    ):
-        table.add_row(name, f"{measured.mean:.3f} s", f"{measured.deviation:.3f} s")
-    table.add_row("throughput", _rate(result.bytes_per_s.mean), _rate(result.bytes_per_s.deviation))
+    table = Table(title="One consumer at full load", title_justify="left")
+    table.add_column("")
+    for one in result.measured:
+        table.add_column(one.layout, justify="right")
+    for name, say in _ROWS.items():
+        table.add_row(name, *map(say, result.measured))
     console.print(table)
+    console.print("Times of a cycle as mean ± standard deviation; Spark reads, transforms and writes.", style="dim")
+    for text in result.left_out:
+        console.print(f"not measured, too little backlog or too few --seconds: {text}", style="yellow")
     console.print("Suggested for this machine, these formats and transforms:", style="bold")
-    console.print(f"policy:\n  consumer_capacity_bytes_per_s: {_rate(result.consumer_capacity_bytes_per_s)}")
-    console.print(f"  packing_capacity_bytes_per_s: {_rate(result.packing_capacity_bytes_per_s)}")
+    texts = suggested_texts(result.consumer_capacity_bytes_per_s, result.packing_capacity_bytes_per_s)
+    console.print("policy:\n" + "\n".join(f"  {key}: {value}" for key, value in texts.items()), highlight=False)
+    console.print(
+        "That is 85 % of the slowest layout's mean, and 75 % of that to pack by. "
+        f"The first is {result.capacity_records_per_s:,.0f} of these records a second.",
+        style="dim",
+    )
+
+
+def _time(measure: "Measure") -> str:
+    return f"{measure.mean:.2f} ± {measure.deviation:.2f} s"
+
+
+_ROWS: dict[str, Callable[["Measured"], str]] = {
+    "partitions, tables": lambda one: f"{one.partitions}, {one.tables}",
+    "full cycles": lambda one: f"{one.cycles} ({one.total_bytes / 1e6:.0f} MB)",
+    "gather": lambda one: _time(one.gather_s),
+    "Spark": lambda one: _time(one.process_s),
+    "announce": lambda one: _time(one.announce_s),
+    "cycle": lambda one: _time(one.cycle_s),
+    "bytes per second": lambda one: _rate(one.bytes_per_s.mean),
+    "  with 95 %": lambda one: f"{one.bytes_per_s.low / 1e6:.2f} … {one.bytes_per_s.high / 1e6:.2f} MB/s",
+    "records per second": lambda one: f"{one.records_per_s.mean:,.0f}",
+    "  with 95 % ": lambda one: f"{one.records_per_s.low:,.0f} … {one.records_per_s.high:,.0f}",
+}
 
 
 def _rate(bytes_per_s: float) -> str:
-    return BYTES_PER_S.format(round(bytes_per_s, -4))
+    return BYTES_PER_S.format(max(10_000.0, round(bytes_per_s, -4)))

@@ -97,6 +97,8 @@ def lines(explained: Explanation) -> Iterator[Text | Table]:
         yield _line("alert", alert)
     if d.inputs:
         yield _line("inputs", ", ".join(f"{name} {value:,.6g}" for name, value in d.inputs.items()))
+    if d.capacities:
+        yield _line("can do", _capacities(d))
     for other in d.rejected:
         yield _line("instead", other)
     if d.moves or d.created or d.deleted:
@@ -104,7 +106,7 @@ def lines(explained: Explanation) -> Iterator[Text | Table]:
         yield _line(
             "took",
             f"t1 measure {d.measure_s:.1f} s, t2 decide {d.decide_s:.1f} s, t3 consumers ready {d.ready_s:.1f} s, "
-            f"t4 handover {d.handover_s:.1f} s",
+            f"t4 handover {d.handover_s:.1f} s{_pause(d)}",
         )
     yield _course(explained)
 
@@ -122,6 +124,25 @@ def _changes(d: DecisionRecord) -> str:
     parts += [f"moved {d.moved} (Rscore {d.rscore_consumer:.2f})" if d.moved else "moved none"]
     parts += [f"new owners: {', '.join(shown)}{f' and {more} more' if more else ''}"] if shown else []
     return "; ".join(parts)
+
+
+def _capacities(d: DecisionRecord) -> str:
+    """Measured, and in brackets what it counted for where that is less than others."""
+    full = max(one.counted_bytes_per_s for one in d.capacities)
+    said = []
+    for one in d.capacities:
+        measured = rate(one.measured_bytes_per_s) if one.measured_bytes_per_s else "not measured"
+        less = f" (counts for {rate(one.counted_bytes_per_s)})" if one.counted_bytes_per_s < full else ""
+        said.append(f"{one.consumer_id}: {measured}{less}")
+    return f"each counts for {rate(full)}; measured {', '.join(said)}"
+
+
+def _pause(d: DecisionRecord) -> str:
+    """t_r beside what was expected of it."""
+    if not d.pause_s:
+        return ""
+    expected = f" (expected {d.expected_pause_s:.1f} s)" if d.expected_pause_s else ""
+    return f"; no partition paused longer than {d.pause_s:.1f} s{expected}"
 
 
 def _ids(ids: Sequence[int]) -> str:

@@ -47,6 +47,8 @@ def _headline(status: PipelineStatus) -> Text:
         seconds(status.latency_p99_s),
         ("   commits/min ", "dim"),
         str(status.commits_per_minute),
+        ("   a move pauses ", "dim"),
+        seconds(status.pause_s),
     )
     if status.slo_met is not None:
         text.append("   goal met" if status.slo_met else "   goal missed", "green" if status.slo_met else "yellow")
@@ -57,6 +59,8 @@ def _headline(status: PipelineStatus) -> Text:
     ):
         if count:
             text.append(f"   {word} {count:,}", "yellow")
+    if status.crowding > 1:
+        text.append("   consumers share cores or a disk: more of them bring no more", "yellow")
     if status.measured_s_ago is None or status.measured_s_ago > 15:
         text.append("   no fresh measurements: is the monitor running?", "red")
     elif status.committed_s_ago is None or status.committed_s_ago > 30:
@@ -66,8 +70,10 @@ def _headline(status: PipelineStatus) -> Text:
 
 def _consumers(status: PipelineStatus) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name, justify in (("consumer", "left"), ("partitions", "right"), ("given", "right"), ("reads", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for name in ("consumer", "partitions", "given", "reads", "can do"):
+        table.add_column(name, justify="left" if name == "consumer" else "right")
+    configured = status.configured_bytes_per_s
+    table.add_column("counts for" if configured is None else f"counts for (of {rate(configured)})", justify="right")
     table.add_column("busy")
     table.add_column("uncommitted", justify="right")
     table.add_column("")
@@ -81,11 +87,20 @@ def _consumers(status: PipelineStatus) -> Table:
             f"{len(c.partitions)}",
             rate(given.get(c.consumer_id, 0.0)),
             rate(c.throughput_bytes_per_s),
+            "–" if c.measured_bytes_per_s is None else rate(c.measured_bytes_per_s),
+            _counted(c, configured),
             _bar(c.busy_share),
             f"{c.uncommitted_cycles}",
             _note(c),
         )
     return table
+
+
+def _counted(consumer: ConsumerStatus, configured: float | None) -> Text:
+    counted = consumer.counted_bytes_per_s
+    if counted is None:
+        return Text("–")
+    return Text(rate(counted), "yellow" if configured is not None and counted < configured else "")
 
 
 def _note(consumer: ConsumerStatus) -> Text:

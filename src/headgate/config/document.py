@@ -31,6 +31,11 @@ for _tag, _pattern, _first in _TYPES:
     _Yaml.add_implicit_resolver(_tag, re.compile(rf"(?:{_pattern})\Z"), _first)
 
 
+def pipeline_yaml() -> type[yaml.SafeLoader]:
+    """How pipeline files are read, for who edits them."""
+    return _Yaml
+
+
 @dataclass(slots=True)
 class Document:
     """A file's values, the line of each, and what of it came from the environment."""

@@ -156,8 +156,8 @@ class Policy(Section):
     )
     capacity_estimate: Estimate = Field(
         default="mean",
-        description="What consumers tell policies that go by measured capacity (slo), from their full cycles: mean "
-        "(of the last 30), p99 (what 99 % of the last 300 reach), worst_case (the slowest of those), or fixed: "
+        description="What consumers tell of their capacity, from their full cycles: mean (of the last 30, or since "
+        "their speed changed), p99 (what 99 % of the last 300 reach), worst_case (the slowest of those), or fixed: "
         "nothing, so consumer_capacity_bytes_per_s counts (E-3). Default mean: a cold JVM or a garbage collection "
         "makes single cycles of Spark slow, and a worst case would go on paying for one with consumers.",
     )

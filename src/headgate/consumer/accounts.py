@@ -21,6 +21,11 @@ _LAG = Gauge("headgate_consumer_lag_records", "Records of owned partitions left 
 _THROUGHPUT = Gauge(
     "headgate_consumer_throughput_bytes_per_second", "Payload bytes read per second over the last cycles", ["consumer"]
 )
+_CAPACITY = Gauge(
+    "headgate_consumer_capacity_bytes_per_second",
+    "Payload bytes per second of working time, as the consumer's full cycles measured it; 0 until one did",
+    ["consumer"],
+)
 _BUSY = Gauge(
     "headgate_consumer_busy_ratio", "Share of the time spent working rather than waiting, 0 to 1", ["consumer"]
 )
@@ -61,6 +66,7 @@ class Accounts:
         _CYCLES.labels(self._label, "done").inc()
         _LAG.labels(self._label).set(lag_records)
         _THROUGHPUT.labels(self._label).set(self.pace.throughput_bytes_per_s)
+        _CAPACITY.labels(self._label).set(self.pace.capacity_bytes_per_s)
         _BUSY.labels(self._label).set(self.pace.busy_share)
         phases = {"gather": times.gather_s, "process": times.process_s, "announce": times.announce_s}
         for phase, seconds in phases.items():
@@ -68,5 +74,5 @@ class Accounts:
 
     def forget(self) -> None:
         """A consumer that is gone has no lag; counters stay, they say what was done."""
-        for gauge in (_LAG, _THROUGHPUT, _BUSY, _PHASE):
+        for gauge in (_LAG, _THROUGHPUT, _CAPACITY, _BUSY, _PHASE):
             gauge.remove_by_labels({"consumer": self._label})

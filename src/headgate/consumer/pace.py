@@ -16,6 +16,9 @@ class Pace:
         self._cap_bytes_per_s = cap_bytes_per_s
         self._capacity = CapacityMeter(estimate)
         self._is_warm = False
+        self._estimate = estimate
+        self.full_cycles = 0
+        """How many have told of a mean; others are not compared, one outlier would make a consumer slow for long."""
 
     @property
     def capacity_bytes_per_s(self) -> float:
@@ -30,6 +33,7 @@ class Pace:
             return
         if self._is_warm:  # and not the first one: Spark loads and compiles its code in it
             self._capacity.add(payload_bytes, busy_s)
+            self.full_cycles += self._estimate == "mean"
         self._is_warm = True
 
 

@@ -233,6 +233,7 @@ class Worker:
             busy_share=self._cycles.accounts.pace.busy_share,
             capacity_bytes_per_s=self._cycles.accounts.pace.capacity_bytes_per_s,
             last_error=self._cycles.errors,
+            full_cycles=self._cycles.accounts.pace.full_cycles,
         )
 
     def _beat(self, kill: threading.Event) -> None:

@@ -3,13 +3,14 @@
 import threading
 
 from headgate.controller.journal import Journal, Timings
-from headgate.controller.observing import Measurements, observe
+from headgate.controller.observing import Measurements, load_of, observe
 from headgate.controller.ports import Channel, Clock
 from headgate.controller.reassign import Change
 from headgate.controller.settings import Settings
-from headgate.model import Assignment, ConsumerLoad, TopicPartition
+from headgate.model import Assignment, TopicPartition
 from headgate.model.messages import ConsumerState
 from headgate.policies import Policy
+from headgate.policies.believing import Believing
 
 OUTCOME = "dry-run"
 
@@ -28,6 +29,7 @@ class DryRun:
         self._listen_until_s = clock.now_s() + settings.heartbeat_deadline_s
         self._states: dict[int, ConsumerState] = {}
         self._watching_since_s = clock.now_s()
+        self._believing = Believing(settings.consumer_capacity_bytes_per_s)
         self.assignment: Assignment | None = None
         """None while it still listens."""
 
@@ -50,10 +52,8 @@ class DryRun:
             self.assignment, self._watching_since_s = shown_owners(self._states), now
         if measurement is None or not self._measurements.is_look_due:
             return
-        loads = {
-            n: ConsumerLoad(s.throughput_bytes_per_s, s.busy_share, s.capacity_bytes_per_s or None)
-            for n, s in self._states.items()
-        }
+        loads = {n: load_of(state) for n, state in self._states.items()}
+        abilities = self._believing.look(now, loads, [c for c in self.assignment if self.assignment[c]])
         seen = observe(
             measurement,
             self._channel.ledger(),
@@ -63,6 +63,7 @@ class DryRun:
             self._watching_since_s,
             self._settings.tables_of,
             self._measurements.recent(),
+            abilities,
         )
         decision = self._policy.decide(seen)
         self._journal.alert(decision.alerts, self.assignment, OUTCOME)

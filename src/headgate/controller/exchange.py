@@ -58,6 +58,9 @@ class Exchange:
         self._stops: dict[str, tuple[StopConsuming, float]] = {}
         self._settling: dict[TopicPartition, _Settling] = {}
         self._starts: dict[str, _Start] = {}
+        self._stopped_s: dict[TopicPartition, float] = {}
+        self.pause_s = 0.0
+        """The longest that a partition had no owner (t_r, E-29), from one acknowledgement to the other."""
         stops: dict[int, list[TopicPartition]] = defaultdict(list)
         for partition in self._new_owner:
             if partition in self._commanded:
@@ -88,19 +91,24 @@ class Exchange:
             return
         del self._stops[event.command_id]
         reach("handover.stopped")
-        until_s = self._clock.now_s() + self._settings.commit_wait_s
+        now = self._clock.now_s()
+        until_s = now + self._settings.commit_wait_s
         # The answer covers the whole command: what it does not list the consumer did not own.
         for partition in stop.partitions:
             del self._commanded[partition]
             if self._new_owner[partition] is not None:
                 its = tuple(p for p in event.announced if TopicPartition(p.topic, p.partition) == partition)
                 self._settling[partition] = _Settling(its, until_s)
+                self._stopped_s[partition] = now
 
     def _started(self, event: ConsumingStarted) -> None:
         start = self._starts[event.command_id]
         if event.consumer_id != start.consumer_id:
             return
         start.missing -= set(event.partitions)
+        now = self._clock.now_s()
+        stopped_s = [self._stopped_s.pop(p) for p in event.partitions if p in self._stopped_s]
+        self.pause_s = max([self.pause_s, *(now - at_s for at_s in stopped_s)])
         if not start.missing:
             del self._starts[event.command_id]
             reach("handover.started")

@@ -113,4 +113,5 @@ class GroupManagement:
             decide_s=self._asked_s - self._change.triggered_s,
             ready_s=ready_s - self._asked_s,
             handover_s=now - ready_s,
+            pause_s=0.0 if self._exchange is None else self._exchange.pause_s,
         )

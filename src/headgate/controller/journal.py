@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from headgate.controller.observing import capacities
 from headgate.controller.ports import STARTED, Channel, Clock
 from headgate.controller.reassign import Change
 from headgate.controller.settings import Settings
@@ -22,6 +23,7 @@ class Timings:
     decide_s: float = 0.0
     ready_s: float = 0.0
     handover_s: float = 0.0
+    pause_s: float = 0.0
 
 
 class Journal:
@@ -74,6 +76,11 @@ class Journal:
             moves=tuple(
                 PartitionMove(m.partition.topic, m.partition.partition, m.old or 0, m.new or 0)
                 for m in change.plan.moves
+            ),
+            pause_s=timings.pause_s,
+            expected_pause_s=change.seen.pause_s or 0.0,
+            capacities=capacities(
+                current, change.seen.consumers, change.seen.abilities, settings.consumer_capacity_bytes_per_s
             ),
         )
         _say(record)
@@ -144,6 +151,8 @@ def _say(record: DecisionRecord) -> None:
                 "decide_s": record.decide_s,
                 "ready_s": record.ready_s,
                 "handover_s": record.handover_s,
+                "pause_s": record.pause_s,
+                "capacities": [asdict(one) for one in record.capacities],
             }
         },
     )  # fmt: skip

@@ -13,7 +13,7 @@ from collections import deque
 from headgate.controller.commands import Commander
 from headgate.controller.group_management import GroupManagement
 from headgate.controller.journal import Journal
-from headgate.controller.observing import Measurements
+from headgate.controller.observing import Measurements, capacities, cost_of_changes
 from headgate.controller.ports import Channel, Clock
 from headgate.controller.reassign import Change
 from headgate.controller.roster import Roster
@@ -25,6 +25,7 @@ from headgate.fleet import Fleet
 from headgate.model import Assignment
 from headgate.model.messages import ControllerState
 from headgate.policies import Policy
+from headgate.policies.believing import Believing
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class Controller:
         self._journal = Journal(channel, clock, settings, self.epoch)
         self._measurements = Measurements(channel, clock, settings.slot_s)
         self._roster = Roster(fleet, self._commander, channel, clock, settings)
+        self._believing = Believing(settings.consumer_capacity_bytes_per_s)
         self.assignment = Assignment()
         """Who owns what as far as this controller knows; certain only in Sentinel."""
         self.history: deque[str] = deque(maxlen=100)
@@ -106,10 +108,21 @@ class Controller:
         now = self._clock.now_s()
         if now - self._beat_s >= HEARTBEAT_S:
             self._beat_s = now
-            started_ms = int(self._started_s * 1000)
-            self._channel.beat(
-                ControllerState(self.epoch, int(now * 1000), started_ms, self.state, len(self.assignment))
-            )
+            self._channel.beat(self._describe(now))
+
+    def _describe(self, now: float) -> ControllerState:
+        configured, believed = self._settings.consumer_capacity_bytes_per_s, self._believing.believed
+        return ControllerState(
+            epoch=self.epoch,
+            at_ms=int(now * 1000),
+            started_at_ms=int(self._started_s * 1000),
+            state=self.state,
+            consumers=len(self.assignment),
+            configured_bytes_per_s=configured,
+            capacities=capacities(self.assignment, self._roster.loads(), believed, configured),
+            crowding=believed.crowding,
+            pause_s=cost_of_changes(self._channel.decisions())[0] or 0.0,
+        )
 
     def _arrive(self, assignment: Assignment | None) -> None:
         if assignment is not None:
@@ -139,6 +152,7 @@ class Controller:
             self._settings,
             self._journal,
             self.assignment,
+            self._believing,
         )
         self.history.append("Sentinel")
 

@@ -20,6 +20,19 @@ _STEP = Histogram(
     buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160),
 )
 _CONSUMERS = Gauge("headgate_consumers", "Consumers that own partitions, as far as the controller knows")
+_COUNTED = Gauge(
+    "headgate_consumer_counted_capacity_bytes_per_second",
+    "What a consumer counts for in decisions: the configured capacity, or less while it is measured to be slower",
+    ["consumer"],
+)
+_CONFIGURED = Gauge("headgate_configured_capacity_bytes_per_second", "A consumer's capacity by the pipeline file")
+_SLOW = Gauge("headgate_slow_consumers", "Consumers that count for less than the configured capacity")
+_CROWDING = Gauge(
+    "headgate_crowding_factor", "How much more consumers would do if they shared no cores or disk; 1 if they do not"
+)
+_PAUSE = Gauge(
+    "headgate_move_pause_seconds", "How long a move keeps a partition from being read, 99th percentile of the newest"
+)
 _HEARTBEAT = Gauge("headgate_controller_heartbeat_timestamp_seconds", "When the controller last took a step")
 
 _BUILD = Info("headgate_build", "Which release this process runs, and its version of the messages")
@@ -46,3 +59,10 @@ def count_decision(record: DecisionRecord) -> None:
 def show_heartbeat(state: ControllerState) -> None:
     _CONSUMERS.set(state.consumers)
     _HEARTBEAT.set(state.at_ms / 1000)
+    _COUNTED.clear()
+    for one in state.capacities:
+        _COUNTED.labels(one.consumer_id).set(one.counted_bytes_per_s)
+    _CONFIGURED.set(state.configured_bytes_per_s)
+    _SLOW.set(sum(one.counted_bytes_per_s < state.configured_bytes_per_s for one in state.capacities))
+    _CROWDING.set(state.crowding)
+    _PAUSE.set(state.pause_s)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headgate.controller.ports import Channel, Clock
-from headgate.model import Assignment, ConsumerLoad, Observation, PartitionLoad, TopicPartition
-from headgate.model.messages import DecisionRecord, Measurement
+from headgate.model import Abilities, Assignment, ConsumerLoad, Observation, PartitionLoad, TopicPartition
+from headgate.model.messages import ConsumerCapacity, ConsumerState, DecisionRecord, Measurement
 
 log = logging.getLogger(__name__)
 
@@ -16,6 +16,8 @@ _CLOCK_SKEW_S = 5.0
 _SLOTS_KEPT = 120
 """Longer than any policy looks back; also the longest gap between measurements that is filled."""
 _CHANGES_KEPT = 50
+PAUSE_FLOOR_S = 0.05
+"""No move counts less (E-29): the published t_r, and less than commands take to travel."""
 _APPLIED = "applied"
 
 Slots = Mapping[TopicPartition, tuple[int, ...]]
@@ -66,17 +68,19 @@ class Recent:
 
 
 NOTHING_RECENT = Recent({})
+AS_CONFIGURED = Abilities()
 
 
 def cost_of_changes(decisions: Iterable[DecisionRecord]) -> tuple[float | None, float | None]:
     """(pause of a move, start of a consumer), each the 99th percentile of the newest changes; None if there were none.
 
-    A handover is timed as a whole, so it bounds the pause of each partition in it.
+    The pause is t_r (E-29): of each change the longest that one of its partitions had no owner.
     """
     applied = [d for d in decisions if d.outcome == _APPLIED]
-    pauses = [d.handover_s for d in applied if d.moved and d.handover_s > 0][-_CHANGES_KEPT:]
+    pauses = [d.pause_s for d in applied if d.moved and d.pause_s > 0][-_CHANGES_KEPT:]
     starts = [d.ready_s for d in applied if d.created and d.ready_s > 0][-_CHANGES_KEPT:]
-    return _p99(pauses), _p99(starts)
+    pause_s = _p99(pauses)
+    return None if pause_s is None else max(PAUSE_FLOOR_S, pause_s), _p99(starts)
 
 
 def _p99(values: Sequence[float]) -> float | None:
@@ -125,6 +129,11 @@ class Measurements:
         return Recent(self._arrivals.take(), self._arrivals.slot_s, pause_s, start_s)
 
 
+def load_of(state: ConsumerState) -> ConsumerLoad:
+    capacity = state.capacity_bytes_per_s if state.capacity_bytes_per_s > 0 else None
+    return ConsumerLoad(state.throughput_bytes_per_s, state.busy_share, capacity, full_cycles=state.full_cycles)
+
+
 def observe(
     measurement: Measurement,
     ledger: Mapping[tuple[str, TopicPartition], int],
@@ -134,6 +143,7 @@ def observe(
     watching_since_s: float,
     tables_of: Callable[[str], int],
     recent: Recent = NOTHING_RECENT,
+    abilities: Abilities = AS_CONFIGURED,
 ) -> Observation:
     """Rates are what consumers pay: a topic that feeds two tables is read twice."""
     landed: dict[TopicPartition, int] = {}
@@ -158,6 +168,7 @@ def observe(
         recent.slot_s,
         recent.pause_s,
         recent.start_s,
+        abilities,
     )
 
 
@@ -187,3 +198,20 @@ def in_records(
     if not (cost > 0 and records > 0 and math.isfinite(cost) and math.isfinite(records)):
         return None
     return bytes_per_s * records / cost
+
+
+def capacities(
+    consumers: Iterable[int],
+    loads: Mapping[int, ConsumerLoad],
+    abilities: Abilities,
+    configured_bytes_per_s: float,
+) -> tuple[ConsumerCapacity, ...]:
+    """What each can do: as it measured, and as it counts for decisions."""
+    return tuple(
+        ConsumerCapacity(
+            c,
+            loads.get(c, ConsumerLoad()).capacity_bytes_per_s or 0.0,
+            configured_bytes_per_s * abilities.share(c, configured_bytes_per_s),
+        )
+        for c in sorted(consumers)
+    )

@@ -15,6 +15,7 @@ from headgate.errors import HeadgateError
 from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics
 from headgate.kafka.offsets import partitions_where
 from headgate.lake.committer import Committer
+from headgate.model import TopicPartition
 from headgate.model.messages import ConsumerState, CycleRecord, StartConsuming
 
 _START_DEADLINE_S = 120.0
@@ -57,12 +58,17 @@ class OneConsumer:
 
 @contextmanager
 def one_consumer(
-    pipeline: Pipeline, session: Callable[[], SparkSession], tell: Callable[[str], None] = lambda what: None
+    pipeline: Pipeline,
+    session: Callable[[], SparkSession],
+    tell: Callable[[str], None] = lambda what: None,
+    partitions: tuple[TopicPartition, ...] | None = None,
 ) -> Iterator[OneConsumer]:
-    """Runs it with all partitions of the pipeline's topics until the block ends. The internal topics must exist."""
+    """Runs it with these partitions, or all of the pipeline's topics, until the block ends. The internal topics must
+    exist."""
     settings, topics = librdkafka_settings(pipeline), Topics(pipeline.name)
-    everything = tuple(sorted(partitions_where(AdminClient(dict(settings)), pipeline.matches)))
-    if not everything:
+    if partitions is None:
+        partitions = tuple(sorted(partitions_where(AdminClient(dict(settings)), pipeline.matches)))
+    if not partitions:
         raise HeadgateError("none of the pipeline's topics exists; nothing to read")
     stop_committer, stop_worker, kill = threading.Event(), threading.Event(), threading.Event()
     committer = threading.Thread(target=Committer(pipeline, settings).run, args=(stop_committer,), daemon=True)
@@ -74,7 +80,7 @@ def one_consumer(
         tell("starting the consumer")
         seen.wait_until_ready()
         outbox = Outbox(settings)
-        outbox.send(topics.control, StartConsuming("one-consumer", 1, 1, "", everything), partition=1)
+        outbox.send(topics.control, StartConsuming("one-consumer", 1, 1, "", partitions), partition=1)
         outbox.flush()
         yield seen
     finally:

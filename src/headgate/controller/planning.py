@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.controller.dry_run import shown_owners
-from headgate.controller.observing import ArrivalSlots, Recent, cost_of_changes, observe
+from headgate.controller.observing import ArrivalSlots, Recent, cost_of_changes, load_of, observe
 from headgate.controller.status import ALIVE_S
 from headgate.errors import HeadgateError
 from headgate.kafka.channel import BEGINNING, Last, Tail, Topics
-from headgate.model import ConsumerLoad, Decision, Observation, Plan, TopicPartition
+from headgate.model import Decision, Observation, Plan, TopicPartition
 from headgate.model.messages import ConsumerLeft, ConsumerState, DecisionRecord, LedgerState, Measurement
 from headgate.policies import Policy
 
@@ -108,10 +108,7 @@ def situation(
     for measurement in heard.measurements:
         slots.add(measurement)
     pause_s, start_s = cost_of_changes(heard.decisions)
-    loads = {
-        n: ConsumerLoad(s.throughput_bytes_per_s, s.busy_share, s.capacity_bytes_per_s or None)
-        for n, s in states.items()
-    }
+    loads = {n: load_of(state) for n, state in states.items()}
     seen = observe(
         newest,
         _positions(heard.ledgers),

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headgate.controller.commands import ANY_LIFE, Commander
+from headgate.controller.observing import load_of
 from headgate.controller.ports import Channel, Clock, Event
 from headgate.controller.settings import Settings
 from headgate.errors import FleetError
@@ -276,8 +277,7 @@ class Roster:
         if cycle != member.cycle or not member.partitions:
             member.cycle, member.cycle_seen_s = cycle, now
         member.partitions = frozenset(event.partitions)
-        capacity = event.capacity_bytes_per_s if event.capacity_bytes_per_s > 0 else None
-        member.load = ConsumerLoad(event.throughput_bytes_per_s, event.busy_share, capacity)
+        member.load = load_of(event)
         if member.failures and now - member.ready_s > self._settings.start_deadline_s:
             member.failures = 0
 

@@ -13,6 +13,7 @@ from headgate.errors import OutOfSync
 from headgate.model import Assignment
 from headgate.model.messages import ConsumerState
 from headgate.policies import Policy
+from headgate.policies.believing import Believing
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class Sentinel:
         settings: Settings,
         journal: Journal,
         assignment: Assignment,
+        believing: Believing,
     ) -> None:
         self._policy = policy
         self._measurements = measurements
@@ -40,6 +42,7 @@ class Sentinel:
         self._settings = settings
         self._journal = journal
         self._assignment = assignment
+        self._believing = believing
         self._since_s = clock.now_s()
         self._lives = roster.lives()
         self._odd: dict[int, int] = {}
@@ -54,16 +57,20 @@ class Sentinel:
             return None
         if not self._measurements.is_look_due:
             return None
-        now = self._clock.now_s()
+        now, loads = self._clock.now_s(), self._roster.loads()
+        working = [c for c in self._assignment if self._assignment[c]]
+        abilities = self._believing.look(now, loads, working)
+        self._journal.alert(self._believing.alerts, self._assignment)
         seen = observe(
             measurement,
             self._channel.ledger(),
             self._assignment,
-            self._roster.loads(),
+            loads,
             now,
             self._since_s,
             self._settings.tables_of,
             self._measurements.recent(),
+            abilities,
         )
         decision = self._policy.decide(seen)
         self._journal.alert(decision.alerts, self._assignment)

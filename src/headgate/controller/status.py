@@ -14,6 +14,7 @@ from headgate.model.messages import (
     CommitRecord,
     ConsumerLeft,
     ConsumerState,
+    ControllerState,
     CycleRecord,
     DecisionRecord,
     LedgerState,
@@ -33,6 +34,10 @@ class ConsumerStatus:
     busy_share: float
     uncommitted_cycles: int
     last_error: str
+    measured_bytes_per_s: float | None = None
+    """What its full cycles show that it can do; None until it had some."""
+    counted_bytes_per_s: float | None = None
+    """What it counts for in decisions; None if no controller has said so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,12 @@ class PipelineStatus:
     committed_s_ago: float | None
     problems: tuple[str, ...] = ()
     """What a person has to look at, each with the table it is about."""
+    configured_bytes_per_s: float | None = None
+    """A consumer's capacity by the pipeline file, as the controller has it."""
+    crowding: float = 1.0
+    """Above 1, consumers share something, and more of them would not bring more."""
+    pause_s: float | None = None
+    """t_r: how long moves lately kept a partition from being read; None before the first."""
 
     @property
     def bytes_per_s(self) -> float:
@@ -88,6 +99,7 @@ class StatusReader:
 
     def __post_init__(self) -> None:
         self._consumers: dict[int, ConsumerState] = {}
+        self._controller: ControllerState | None = None
         self._measurement: Measurement | None = None
         self._ledgers: dict[str, LedgerState] = {}
         t = self.topics
@@ -124,6 +136,9 @@ class StatusReader:
                 known = self._consumers.get(left.consumer_id)
                 if known is not None and known.incarnation == left.incarnation:
                     del self._consumers[left.consumer_id]
+            case ControllerState() as controller:
+                if self._controller is None or controller.epoch >= self._controller.epoch:
+                    self._controller = controller
             case Measurement() as measurement:
                 self._measurement = measurement
             case LedgerState() as ledger:
@@ -144,6 +159,8 @@ class StatusReader:
         p50, p99 = merge_quantiles(weighted, 0.5), merge_quantiles(weighted, 0.99)
         at_goal = merge_quantiles(weighted, self.slo.quantile)
         last_commit_ms = max((ledger.at_ms for ledger in self._ledgers.values()), default=None)
+        controller = self._controller
+        counted = {one.consumer_id: one.counted_bytes_per_s for one in controller.capacities} if controller else {}
         changes = [d for d in self.decisions if d.consumers_before != d.consumers_after or d.moved or d.alerts]
         return PipelineStatus(
             at_s=now_s,
@@ -157,6 +174,8 @@ class StatusReader:
                     state.busy_share,
                     state.uncommitted_cycles,
                     state.last_error,
+                    state.capacity_bytes_per_s or None,
+                    counted.get(n),
                 )
                 for n, state in sorted(self._consumers.items())
                 if now_s - state.at_ms / 1000 < _RECENT_S
@@ -173,6 +192,9 @@ class StatusReader:
             last_decision=changes[-1] if changes else None,
             committed_s_ago=None if last_commit_ms is None else now_s - last_commit_ms / 1000,
             problems=tuple(f"{t}: {p}" for t, ledger in sorted(self._ledgers.items()) for p in ledger.problems),
+            configured_bytes_per_s=(controller.configured_bytes_per_s or None) if controller else None,
+            crowding=controller.crowding if controller else 1.0,
+            pause_s=(controller.pause_s or None) if controller else None,
         )
 
     def _partitions(self, now_s: float) -> tuple[PartitionStatus, ...]:

@@ -14,6 +14,7 @@ from typing import Protocol
 from headgate.controller.ports import Command, Event
 from headgate.errors import FleetError
 from headgate.model import Alert, TopicPartition
+from headgate.model.capacity import CapacityMeter
 from headgate.model.messages import (
     ConsumerLeft,
     ConsumerState,
@@ -70,6 +71,8 @@ class Behaviour:
     reply_s: Callable[[], float] = lambda: 0.0
     """How long an event travels; a consumer's events keep their order."""
     loses: Callable[[Event], bool] = lambda event: False
+    speed_bytes_per_s: Callable[[int], float] = lambda consumer_id: 0.0
+    """What a full cycle measures; 0 for a cycle that is not full."""
 
 
 class MemoryChannel:
@@ -192,6 +195,8 @@ class SimulatedConsumer:
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     capacity_bytes_per_s: float = 0.0
     """What it reports of itself; 0 until it knows."""
+    full_cycles: int = 0
+    _speed: CapacityMeter = field(default_factory=lambda: CapacityMeter("mean"))
 
     @property
     def incarnation(self) -> str:
@@ -231,6 +236,7 @@ class SimulatedConsumer:
             return
         if not (self.is_frozen or self.is_stuck):
             self._announce()
+            self._measure()
             self.cycle += 1
             self.cycle_finished_at_ms = self.clock.now_ms()
             self._obey()
@@ -246,6 +252,13 @@ class SimulatedConsumer:
                 self.behaviour.commit_s(),
                 lambda p=partition, n=following: self.channel.land(p, n),  # type: ignore[misc]
             )
+
+    def _measure(self) -> None:
+        speed = self.behaviour.speed_bytes_per_s(self.consumer_id) if self.positions else 0.0
+        if speed > 0:
+            self._speed.add(speed, 1.0)
+            self.capacity_bytes_per_s = self._speed.per_s or 0.0
+            self.full_cycles += 1
 
     def _position(self, partitions: frozenset[TopicPartition]) -> None:
         self.positions = {p: self.channel.ledger().get((TABLE, p), 0) for p in partitions} | {
@@ -313,6 +326,7 @@ class SimulatedConsumer:
             busy_share=0.0,
             capacity_bytes_per_s=self.capacity_bytes_per_s,
             last_error="",
+            full_cycles=self.full_cycles,
         )
 
 

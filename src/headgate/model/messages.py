@@ -91,6 +91,8 @@ class ConsumerState:
     capacity_bytes_per_s: float
     """Bytes per second of working time; 0 until a cycle was busy."""
     last_error: str
+    full_cycles: int = 0
+    """How many cycles of this life had a full batch and so measured the capacity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,17 @@ class ConsumerLeft:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerCapacity:
+    """What a consumer can do: as it measured, and as it counts for decisions (L-26)."""
+
+    consumer_id: int
+    measured_bytes_per_s: float
+    """0 until it had a full cycle."""
+    counted_bytes_per_s: float
+    """The configured capacity or less."""
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerState:
     """Controller → everyone: its heartbeat."""
 
@@ -114,6 +127,14 @@ class ControllerState:
     """Which of its four states it is in."""
     consumers: int
     """Those that own partitions as far as it knows."""
+    configured_bytes_per_s: float = 0.0
+    """The consumer capacity of the pipeline file."""
+    capacities: tuple[ConsumerCapacity, ...] = ()
+    """Of those consumers."""
+    crowding: float = 1.0
+    """Above 1, consumers share something, and more of them would not bring more."""
+    pause_s: float = 0.0
+    """t_r: how long moves lately kept a partition from being read (E-29); 0 before the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,3 +315,9 @@ class DecisionRecord:
     """t4: first command to last acknowledgement."""
     moves: tuple[PartitionMove, ...] = ()
     """Every partition whose owner changes, also those that had none."""
+    pause_s: float = 0.0
+    """Of t4, the longest that one partition had no owner; 0 if none changed hands."""
+    expected_pause_s: float = 0.0
+    """t_r as it was known when this was decided (E-29); 0 before the first move."""
+    capacities: tuple[ConsumerCapacity, ...] = ()
+    """Of the consumers there were."""

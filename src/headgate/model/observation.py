@@ -1,7 +1,7 @@
 """Everything a policy may know at one instant."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headgate.model.assignment import Assignment
 from headgate.model.partition import TopicPartition
@@ -29,6 +29,35 @@ class ConsumerLoad:
     """Measured when the consumer was busy (L-26); None until then."""
     capacity_records_per_s: float | None = None
     """The same in records (E-3); None where only bytes are measured."""
+    full_cycles: int = 0
+    """How many cycles of this life measured the capacity: a number that stands still says that it is old."""
+
+
+FULL = 0.9
+"""From this share of the configured capacity on, a consumer counts as having all of it: calibration is no finer."""
+LEAST_USUAL = 0.25
+"""A whole fleet counts at least this share of what is configured: what falls further is no matter of its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What consumers are believed to do, from what they measured (L-26). By default all is as configured."""
+
+    usual_bytes_per_s: float | None = None
+    """A consumer that nothing is wrong with, and so a new one; None while nothing was measured."""
+    speed: Mapping[int, float] = field(default_factory=dict)
+    """Of each consumer that is slower than the usual, its share of that."""
+    crowding: float = 1.0
+    """How much more consumers would measure if they did not share cores or a disk; 1 if they do not."""
+
+    def share(self, consumer: int | None, configured_bytes_per_s: float) -> float:
+        """Of the configured capacity, what this consumer has; None asks for one that is not there yet."""
+        if self.usual_bytes_per_s is None:
+            return 1.0
+        usual = self.usual_bytes_per_s / configured_bytes_per_s
+        speed = 1.0 if consumer is None else self.speed.get(consumer, 1.0)
+        share = max(usual, LEAST_USUAL) * speed
+        return 1.0 if share >= FULL else share
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +77,7 @@ class Observation:
     """How long a partition that moved stood still lately (t_r, E-29); None until one was measured."""
     start_s: float | None = None
     """From asking for a consumer to its being ready, as measured lately; None until one started."""
+    abilities: Abilities = Abilities()
     brokers_slow: bool = False
     """Reads are slow at the brokers: more consumers would not help."""
 

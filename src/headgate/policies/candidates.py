@@ -217,3 +217,27 @@ def evened(current: Assignment, shares: Shares) -> Iterator[Assignment]:
         if moves == next_offered:
             next_offered = next(offered)
             yield group.assignment()
+
+
+def relieved(current: Assignment, shares: Shares, speed: Mapping[int, float], largest: int) -> list[Assignment]:
+    """Slow consumers give partitions, smallest first, to the then least loaded others, until they have their share; or
+    all they have to a new one each (L-26)."""
+    slow = [c for c in current if c in speed and current[c]]
+    if not slow:
+        return []
+    found = [_replaced(current, slow)] if len(current) <= largest else []
+    group = _Group(current, shares)
+    fair = sum(group.loads.values()) / sum(speed.get(c, 1.0) for c in current)
+    others = [c for c in current if c not in speed]
+    for c in slow if others else ():
+        for p in reversed(group.fullest_first(c)):
+            if group.loads[c] > fair * speed[c]:
+                group.move(p, c, min(others, key=lambda other: (group.loads[other], other)))
+    given = group.assignment()
+    return [*found, Assignment({c: given[c] for c in given if given[c]})]
+
+
+def _replaced(current: Assignment, slow: Sequence[int]) -> Assignment:
+    """Each of them replaced by a new consumer; ids of those that go are not used again."""
+    new = (n for n in range(1, 2 * len(current) + 1) if n not in current.owners)
+    return Assignment({next(new) if c in slow else c: held for c, held in current.owners.items()})

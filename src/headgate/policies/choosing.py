@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from headgate.model import Alternative, Assignment
-from headgate.policies.candidates import candidates, fewer
+from headgate.policies.candidates import candidates, fewer, relieved
 from headgate.policies.forecast import Load
 from headgate.policies.pricing import Option, Prices
 
@@ -62,7 +62,7 @@ def choose(prices: Prices, current: Assignment, largest: int) -> Choice:
     if is_whole and prices.is_calm(current):
         offered = fewer(current, prices.shares())
     else:
-        offered = candidates(current, prices.work(), largest)
+        offered = candidates(current, prices.work(), largest) + relieved(current, prices.work(), prices.speed, largest)
     kept, *others = prices.options(current, offered)
     is_forced = not is_whole or len(current) > largest
     allowed = [kept, *others]

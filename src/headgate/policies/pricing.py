@@ -1,7 +1,7 @@
 """What every option costs: its consumers, the records late under it, and the records that getting there makes late."""
 
-from collections.abc import Iterable, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -9,6 +9,9 @@ from headgate.model import Assignment, TopicPartition
 from headgate.policies.backlog import Ints, grown, late_by_backlog, summed
 from headgate.policies.forecast import Floats, Load
 from headgate.policies.lateness import late_by_moving, late_per_s
+
+Held = tuple[frozenset[TopicPartition], float]
+"""What a consumer owns, and its speed."""
 
 RETURN = 2.0
 """How much of the moves' price a scale-down pays in advance for the way back."""
@@ -55,6 +58,8 @@ class Prices:
     payback_s: float
     down_payback_s: float
     """The payback time of pure scale-downs, longer the longer one was possible."""
+    speed: Mapping[int, float] = field(default_factory=dict)
+    """Of each consumer that is slower than the others, its share of their capacity (L-26)."""
 
     def is_calm(self, current: Assignment) -> bool:
         """Whether nothing worth a consumer-second will be late as far as one looks ahead."""
@@ -62,7 +67,7 @@ class Prices:
             return False
         load = self.load
         highest = max(load.at(0.0), load.at(self.start_s + self.interval_s + self.payback_s))
-        sets = _Sets.of([current[c] for c in current], self._places())
+        sets = _Sets.of([self._key(c, current[c]) for c in current], self._places())
         shares = sets.summed(load.shares)
         late = late_per_s(load, shares, highest, self.capacity_records_per_s, self.slo_s) + self._late_by_jumps(sets)
         return bool(self.late_price * late.sum() * self.payback_s < CALM)
@@ -78,10 +83,10 @@ class Prices:
     def options(self, current: Assignment, offered: Iterable[Assignment]) -> list[Option]:
         """The present assignment as the first option, then those offered. Equal sets of partitions are priced once."""
         found = [current, *offered]
-        column: dict[frozenset[TopicPartition], int] = {}
+        column: dict[Held, int] = {}
         for option in found:
-            for held in option.owners.values():
-                column.setdefault(held, len(column))
+            for c, held in option.owners.items():
+                column.setdefault(self._key(c, held), len(column))
         place = self._places()
         sets = _Sets.of(list(column), place)
         by_jumps = self._late_by_jumps(sets)
@@ -92,7 +97,7 @@ class Prices:
         self,
         current: Assignment,
         option: Assignment,
-        column: dict[frozenset[TopicPartition], int],
+        column: dict[Held, int],
         soon: Floats,
         later: Floats,
         place: dict[TopicPartition, int],
@@ -102,8 +107,8 @@ class Prices:
         created, deleted = len(new), len(current.owners.keys() - option.owners.keys())
         is_waited_for = bool(new - self.spares)
         late = later if is_waited_for else soon
-        kept = late[:, [column[held] for held in current.owners.values()]].sum(axis=1)
-        then = late[:, [column[held] for held in option.owners.values()]].sum(axis=1)
+        kept = late[:, [column[self._key(c, held)] for c, held in current.owners.items()]].sum(axis=1)
+        then = late[:, [column[self._key(c, held)] for c, held in option.owners.items()]].sum(axis=1)
         savings = len(current) - len(option) + price * (kept - then)
         effect_s = self.interval_s + (self.start_s if is_waited_for else 0.0)
         changed = [(c, held) for c, held in option.owners.items() if held is not current.owners.get(c)]
@@ -120,6 +125,10 @@ class Prices:
         gain = lasting_s * (savings[0] + 2 * savings[1] + savings[2]) / 4 - change
         urgency = savings[0] + price * (by_moves_later - by_moves)  # moving later may cost more, or less
         return Option(option, float(gain), float(urgency), float(then[0]), float(kept[0]), len(moved))
+
+    def _key(self, consumer: int, held: frozenset[TopicPartition]) -> Held:
+        """What one consumer is priced by."""
+        return held, self.speed.get(consumer, 1.0)
 
     def _places(self) -> dict[TopicPartition, int]:
         return {p: n for n, p in enumerate(self.load.partitions)}
@@ -163,11 +172,16 @@ class _Sets:
     """Places of all members, set after set."""
     belongs_to: Ints
     """For each member its set."""
+    speed: Floats
+    """Of each set's consumer."""
 
     @classmethod
-    def of(cls, sets: list[frozenset[TopicPartition]], place: dict[TopicPartition, int]) -> "_Sets":
-        members = np.array([place[p] for held in sets for p in held], dtype=np.int64)
-        return cls(len(sets), members, np.repeat(np.arange(len(sets)), [len(held) for held in sets]))
+    def of(cls, sets: list[Held], place: dict[TopicPartition, int]) -> "_Sets":
+        members = np.array([place[p] for held, _ in sets for p in held], dtype=np.int64)
+        belongs_to = np.repeat(np.arange(len(sets)), [len(held) for held, _ in sets])
+        return cls(len(sets), members, belongs_to, np.array([speed for _, speed in sets], dtype=np.float64))
 
     def summed(self, values: Floats) -> Floats:
-        return summed(self.belongs_to, values[self.members], self.count)
+        """As what it is for a consumer with all its capacity: half a one carries everything twice."""
+        result: Floats = summed(self.belongs_to, values[self.members], self.count) / self.speed
+        return result

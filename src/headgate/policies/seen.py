@@ -87,12 +87,16 @@ def at_most(max_consumers: int | None) -> int:
 
 
 def capacity(seen: Observation, configured: float | None, in_bytes: float | None = None) -> float | None:
-    """E-3: records per second of one replica: as configured, as the slowest one measured it, or from bytes given."""
+    """E-3: records per second of one replica: as configured, as the slowest one measured it, or from bytes given.
+
+    Who is known to be slow is no measure of the others, nor is what consumers take from each other (L-26).
+    """
     if configured is not None:
         return configured
-    measured = [c.capacity_records_per_s for c in seen.consumers.values() if c.capacity_records_per_s]
+    usual = [c for n, c in seen.consumers.items() if n not in seen.abilities.speed]
+    measured = [c.capacity_records_per_s for c in usual if c.capacity_records_per_s]
     if measured:
-        return min(measured)
+        return min(measured) * seen.abilities.crowding
     records = sum(number(load.records_per_s) for load in seen.partitions.values())
     volume = sum(number(load.bytes_per_s) for load in seen.partitions.values())
     return in_bytes * records / volume if in_bytes and volume > 0 and records > 0 else None

@@ -36,19 +36,32 @@ class _Seen:
     current: Assignment
     """Without consumers that own nothing; they are spares, not part of the packing."""
     load: dict[int, float]
+    share: dict[int, float]
+    """Of the configured capacity, what each consumer has (L-26)."""
+    new_share: float
+    """The same of a consumer that is not there yet."""
     unassigned: frozenset[TopicPartition]
     vanished: frozenset[TopicPartition]
 
     @classmethod
-    def of(cls, seen: Observation) -> "_Seen":
+    def of(cls, seen: Observation, configured_bytes_per_s: float) -> "_Seen":
         rates = usable(seen.rates())
         current = Assignment({c: seen.assignment[c] for c in seen.assignment if seen.assignment[c]})
-        known = frozenset(rates)
-        return cls(rates, current, _loads(current, rates), known - current.partitions, current.partitions - known)
+        known, able = frozenset(rates), seen.abilities
+        share = {c: able.share(c, configured_bytes_per_s) for c in {*current, *able.speed}}
+        new_share = able.share(None, configured_bytes_per_s)
+        unassigned, vanished = known - current.partitions, current.partitions - known
+        return cls(rates, current, _loads(current, rates), share, new_share, unassigned, vanished)
 
-    @property
-    def busiest(self) -> float:
-        return max(self.load.values(), default=0.0)
+    def capacity(self, configured_bytes_per_s: float) -> Capacity:
+        """Per consumer; those that are like a new one need no mention."""
+        of = {c: configured_bytes_per_s * share for c, share in self.share.items() if share != self.new_share}
+        return Capacity(configured_bytes_per_s * self.new_share, of)
+
+    def busiest(self, assignment: Assignment) -> float:
+        """The highest load, as what it would be for a consumer with all its capacity: half a one carries it twice."""
+        loads = _loads(assignment, self.rates)
+        return max((load / self.share.get(c, self.new_share) for c, load in loads.items()), default=0.0)
 
 
 def _loads(assignment: Assignment, rates: Mapping[TopicPartition, float]) -> dict[int, float]:
@@ -87,36 +100,44 @@ class Sentinel:
         self._stale_after_s = stale_after_s
 
     def decide(self, seen: Observation) -> Decision:
-        view = _Seen.of(seen)
+        view = _Seen.of(seen, self._consumer_capacity)
         inputs = {
             "age_s": seen.age_s,
             "partitions": float(len(view.rates)),
             "total_bytes_per_s": sum(view.rates.values()),
-            "busiest_bytes_per_s": view.busiest,
+            "busiest_bytes_per_s": max(view.load.values(), default=0.0),
             "consumers": float(len(view.current)),
             "consumer_capacity_bytes_per_s": self._consumer_capacity,
             "packing_capacity_bytes_per_s": self._packing_capacity,
-        }
+        } | _reduced(view)
         stale = too_old(seen, self._stale_after_s)  # L-36
         if stale:
             return Decision(None, stale, inputs=inputs)
         fired = self._triggers(view, seen.at_s - seen.watching_since_s)
         oversize = self._oversize(view)
         if not fired:
-            reason = f"nothing to do: the busiest of {len(view.current)} consumers has {_rate(view.busiest)}"
+            busiest = _rate(inputs["busiest_bytes_per_s"])
+            reason = f"nothing to do: the busiest of {len(view.current)} consumers has {busiest}"
             return Decision(None, reason, inputs=inputs, alerts=oversize)
         return self._answer(view, fired, inputs, oversize)
 
     def _triggers(self, view: _Seen, watched_s: float) -> dict[str, str]:
         """Every trigger that fires, in order of urgency, with its sentence."""
         fired = {}
-        # L-35: a consumer with one partition cannot be relieved by packing, so it never triggers.
-        over = [c for c in view.load if len(view.current[c]) > 1 and view.load[c] > self._consumer_capacity]
+        capacity = view.capacity(self._consumer_capacity)
+        # L-35: a consumer with one partition cannot be relieved by packing, so it never triggers; unless it is slow,
+        # and another one could do it.
+        over = [
+            c
+            for c in view.load
+            if view.load[c] > capacity[c] and (len(view.current[c]) > 1 or view.share[c] < view.new_share)
+        ]
         if over:
-            worst = min(over, key=lambda c: (-view.load[c], c))
+            worst = min(over, key=lambda c: (-view.load[c] / view.share[c], c))
+            slow = "" if view.share[worst] == 1 else f" (it is down to {view.share[worst]:.0%} of its capacity)"
             fired["overload"] = (
                 f"consumer {worst} has {_rate(view.load[worst])} in {len(view.current[worst])} partitions, "
-                f"more than its {_rate(self._consumer_capacity)}"
+                f"more than its {_rate(capacity[worst])}{slow}"
             )
         if view.unassigned:
             fired["unassigned"] = f"{len(view.unassigned)} partitions have no owner ({_some(view.unassigned)})"
@@ -127,14 +148,15 @@ class Sentinel:
         return fired
 
     def _oversize(self, view: _Seen) -> tuple[Alert, ...]:
+        most = view.capacity(self._consumer_capacity).default_bytes_per_s
         return tuple(
             Alert(
                 f"oversize {p}",
-                f"{p} is written at {_rate(view.rates[p])}, faster than the {_rate(self._consumer_capacity)} of one "
+                f"{p} is written at {_rate(view.rates[p])}, faster than the {_rate(most)} of one "
                 "consumer: its lag will grow whatever the packing; spread its keys over more partitions",
             )
             for p in descending(view.rates, view.rates)
-            if view.rates[p] > self._consumer_capacity
+            if view.rates[p] > most
         )
 
     def _answer(
@@ -147,11 +169,11 @@ class Sentinel:
             )
             return Decision(chosen, f"{why}: let them go", trigger, inputs, alerts=alerts)
 
-        packed = self._packer.pack(view.rates, Capacity(self._packing_capacity), view.current)
+        packed = self._packer.pack(view.rates, view.capacity(self._packing_capacity), view.current)
         needed, chosen = len(packed), packed
         inputs["needed_consumers"] = float(needed)
         if needed > self._max_consumers:
-            chosen = fold(packed, view.rates, view.current, self._max_consumers)
+            chosen = fold(packed, view.rates, view.current, self._max_consumers, view.capacity(1.0))
             alerts += (
                 Alert(
                     "max_consumers",
@@ -168,7 +190,7 @@ class Sentinel:
         kept = Alternative(f"keep the {len(view.current)} consumers as they are", why)
         reason = (
             f"{why}: {_consumers(len(chosen))} instead of {len(view.current)}, {len(plan.rebalanced)} moves, "
-            f"the busiest gets {_rate(_busiest(chosen, view.rates))}"
+            f"the busiest gets {_rate(max(_loads(chosen, view.rates).values(), default=0.0))}"
         )
         return Decision(chosen, reason, trigger, inputs, (kept,), alerts)
 
@@ -179,11 +201,11 @@ class Sentinel:
         if fired.keys() & {"unassigned", "vanished"} or len(chosen) < len(view.current):
             return ""
         if needed > self._max_consumers:
-            busiest = _busiest(chosen, view.rates)
-            if busiest > WORTH_MOVING * view.busiest:
+            before, after = view.busiest(view.current), view.busiest(chosen)
+            if after > WORTH_MOVING * before:
                 return (
                     f"{needed} consumers are needed and {self._max_consumers} allowed, and moving partitions between "
-                    f"those would only take the busiest from {_rate(view.busiest)} to {_rate(busiest)}"
+                    f"those would only take the busiest from {_rate(before)} to {_rate(after)}"
                 )
         if set(fired) == {"timeout"} and self._timeout_policy == "only_if_fewer_consumers":
             return f"{len(chosen)} consumers are not fewer than the {len(view.current)} there are"
@@ -194,17 +216,29 @@ def _consumers(count: int) -> str:
     return f"{count} consumer" if count == 1 else f"{count} consumers"
 
 
-def _busiest(assignment: Assignment, rates: Mapping[TopicPartition, float]) -> float:
-    return max(_loads(assignment, rates).values(), default=0.0)
+def _reduced(view: _Seen) -> dict[str, float]:
+    """For the journal: which consumers count less than in full."""
+    found = {f"consumer_{c}_share": share for c, share in sorted(view.share.items()) if share != view.new_share}
+    return found if view.new_share == 1 else {"usual_share": view.new_share, **found}
 
 
-def fold(packed: Assignment, rates: Mapping[TopicPartition, float], current: Assignment, limit: int) -> Assignment:
+_EQUAL = Capacity(1.0)
+
+
+def fold(
+    packed: Assignment,
+    rates: Mapping[TopicPartition, float],
+    current: Assignment,
+    limit: int,
+    capacity: Capacity = _EQUAL,
+) -> Assignment:
     """At most `limit` consumers: the least loaded one gives its partitions, fastest first, to the then least loaded.
 
-    Of equally loaded consumers one that does not exist yet goes first, then the highest id.
+    Loads are for their capacity. Of equally loaded consumers one that does not exist yet goes first, then the highest
+    id.
     """
     held = {c: set(packed[c]) for c in packed}
-    load = _loads(packed, rates)
+    load = {c: load / capacity[c] for c, load in _loads(packed, rates).items()}
     while len(held) > limit:
         smallest = min(held, key=lambda c: (load[c], c in current.owners, -c))
         given = held.pop(smallest)
@@ -212,5 +246,5 @@ def fold(packed: Assignment, rates: Mapping[TopicPartition, float], current: Ass
         for partition in descending(given, rates):
             target = min(held, key=lambda c: (load[c], c))
             held[target].add(partition)
-            load[target] += rates[partition]
+            load[target] += rates[partition] / capacity[target]
     return Assignment({c: frozenset(partitions) for c, partitions in held.items()})

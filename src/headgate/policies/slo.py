@@ -140,6 +140,7 @@ class Slo:
             self.interval_s,
             payback_s,
             self.payback_s + self._waste_s,
+            seen.abilities.speed,
         )
 
     def _late_price(self, load: Load, mu: float, pause_s: float, payback_s: float) -> float:
