@@ -206,7 +206,7 @@ def test_look_ups_per_record_are_as_published(kind: type, online: bool, accesses
         maps = partitioner._maps.of(counted)
         for node in maps.nodes.values():
             node.led = CountedMap(node.led)
-        partitioner._maps._last = replace(maps, nodes_of=CountedMap(maps.nodes_of))
+        partitioner._maps._last = (counted, replace(maps, nodes_of=CountedMap(maps.nodes_of)))
     CountedMap.accesses = 0
     partitioner.partition("A", None, b"", counted)
     assert CountedMap.accesses == accesses

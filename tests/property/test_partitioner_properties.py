@@ -1,0 +1,55 @@
+"""What producers use for every record is held against the partitioners as published."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.producers.protocol import Bindable, ClusterView
+from headgate.producers.registry import build_partitioner
+from headgate.topology.cluster import Topology
+from tests.topologies import topologies
+
+
+def zero() -> int:
+    return 0
+
+
+def bindable(name: str) -> Bindable:
+    partitioner = build_partitioner(name, {"start": zero})
+    assert isinstance(partitioner, Bindable)
+    return partitioner
+
+
+@pytest.mark.parametrize("name", ["default-rr", "improved", "node", "sqf"])
+@given(topology=topologies(), data=st.data())
+def test_bound_choices_are_those_of_the_partitioner(name: str, topology: Topology, data: st.DataObject) -> None:
+    view = ClusterView.of(topology)
+    topics = data.draw(st.lists(st.sampled_from(sorted(view.partitions)), max_size=60)) if view.partitions else []
+    slow, fast = bindable(name), bindable(name)
+    choices = {topic: fast.bound(topic, view) for topic in view.partitions}
+    for topic in topics:
+        choice = choices[topic]
+        assert choice is not None
+        assert choice() == slow.partition(topic, None, b"", view)
+
+
+@pytest.mark.parametrize("name", ["node", "sqf"])
+@given(topology=topologies(), records=st.integers(0, 100))
+def test_nodes_of_a_topic_differ_by_at_most_one_record_and_so_do_partitions_of_a_node(
+    name: str, topology: Topology, records: int
+) -> None:
+    """B-31, with starts drawn at random."""
+    view = ClusterView.of(topology)
+    for topic, leaders in view.leaders.items():
+        partitioner = build_partitioner(name)
+        assert isinstance(partitioner, Bindable)
+        choice = partitioner.bound(topic, view)
+        assert choice is not None
+        counts = Counter(choice() for _ in range(records))
+        if leaders:
+            nodes = [sum(counts[p] for p in led) for led in leaders.values()]
+            assert max(nodes) - min(nodes) <= 1
+            for led in leaders.values():
+                assert max(counts[p] for p in led) - min(counts[p] for p in led) <= 1
