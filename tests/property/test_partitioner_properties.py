@@ -3,9 +3,10 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.producers.host import shortest_first
 from headgate.producers.protocol import Bindable, ClusterView
 from headgate.producers.registry import build_partitioner
 from headgate.topology.cluster import Topology
@@ -23,6 +24,7 @@ def bindable(name: str) -> Bindable:
 
 
 @pytest.mark.parametrize("name", ["default-rr", "improved", "node", "sqf"])
+@settings(max_examples=40)
 @given(topology=topologies(), data=st.data())
 def test_bound_choices_are_those_of_the_partitioner(name: str, topology: Topology, data: st.DataObject) -> None:
     view = ClusterView.of(topology)
@@ -36,6 +38,7 @@ def test_bound_choices_are_those_of_the_partitioner(name: str, topology: Topolog
 
 
 @pytest.mark.parametrize("name", ["node", "sqf"])
+@settings(max_examples=40)
 @given(topology=topologies(), records=st.integers(0, 100))
 def test_nodes_of_a_topic_differ_by_at_most_one_record_and_so_do_partitions_of_a_node(
     name: str, topology: Topology, records: int
@@ -53,3 +56,13 @@ def test_nodes_of_a_topic_differ_by_at_most_one_record_and_so_do_partitions_of_a
             assert max(nodes) - min(nodes) <= 1
             for led in leaders.values():
                 assert max(counts[p] for p in led) - min(counts[p] for p in led) <= 1
+
+
+@given(usage=st.lists(st.integers(0, 50), min_size=1, max_size=6), records=st.integers(1, 80))
+def test_choosing_ahead_is_choosing_one_by_one(usage: list[int], records: int) -> None:
+    used, expected = list(usage), []
+    for _ in range(records):
+        node = min(range(len(used)), key=lambda n: used[n])
+        used[node] += 1
+        expected.append(node)
+    assert shortest_first(usage, records) == expected

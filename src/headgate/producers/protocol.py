@@ -6,7 +6,6 @@ from typing import Protocol, runtime_checkable
 
 from headgate.topology.cluster import Topology
 
-
 Choice = Callable[[], int]
 """The next partition of one topic, each time it is called."""
 

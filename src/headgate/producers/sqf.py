@@ -63,8 +63,8 @@ class ShortestQueueFirst:
             for usage, rotates in others:
                 if usage.value < least:
                     chosen, rotation, least = usage, rotates, usage.value
-            chosen.value = least + 1
-            if least + 1 >= limit:
+            chosen.value += 1  # not least + 1: threads that ran since `least` was read have counted, too
+            if chosen.value >= limit:
                 shrink(maps.nodes.values(), limit)
             return rotation()
 
