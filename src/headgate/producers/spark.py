@@ -66,7 +66,7 @@ class BalancedSink:
 
     def write(self, frame: DataFrame, *topics: str) -> None:
         """To one topic, or to those that the frame's column `topic` names."""
-        self.placed(frame, *topics).write.format("kafka").options(**self._options).save()
+        self.placed(frame, *topics).write.format("kafka").mode("append").options(**self._options).save()
 
     def each_batch(self, *topics: str) -> Callable[[DataFrame, int], None]:
         """For a stream's `foreachBatch`: at least once, like Spark's own sink."""
