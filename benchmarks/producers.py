@@ -56,7 +56,7 @@ def throughput(bootstrap: str, rounds: int = ROUNDS) -> list[Ratio]:
 @contextmanager
 def producers_on(bootstrap: str) -> Iterator[dict[str, Producer]]:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic("bench", replica_assignment=[[1], [2], [3], [1], [2], [3]])])["bench"].result(30)
+    admin.create_topics([NewTopic("bench", 6, replica_assignment=[[1], [2], [3], [1], [2], [3]])])["bench"].result(30)
     config = {
         "bootstrap.servers": bootstrap,
         "acks": 1,

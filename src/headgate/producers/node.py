@@ -2,6 +2,7 @@
 
 from itertools import count, cycle
 
+from headgate.producers.murmur2 import partition_of_key
 from headgate.producers.nodes import NodeMaps, refuse_key
 from headgate.producers.protocol import Choice, ClusterView
 from headgate.producers.round_robin import POSITIVE, DefaultRoundRobin, Seed, from_turn, random_start
@@ -39,3 +40,16 @@ class NodeRoundRobin:
 
     def counters_of(self, cluster: ClusterView) -> dict[str, "count[int]"]:
         return self._counters.setdefault(cluster.cluster, {})
+
+
+class NodeThenKey(NodeRoundRobin):
+    """`node-key`: nodes take turns, and within the node the key's hash chooses (B-38). It needs `allow_keys`, for a key
+    is still on every node, in one partition of each."""
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
+        nodes = self._maps.of(cluster).nodes_of.get(topic)
+        if key is None or not self._allow_keys or not nodes:
+            return super().partition(topic, key, value, cluster)
+        node = nodes[(next(self._counter(topic, cluster)) & POSITIVE) % len(nodes)]
+        led, _ = node.led[topic]
+        return led[partition_of_key(key, len(led))]
