@@ -1,20 +1,27 @@
 """The producer with a partitioner, on librdkafka's own cluster in memory: what it changes and what it leaves alone."""
 
 import gc
+import subprocess
+import sys
 import threading
+import time
 import weakref
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from headgate.errors import ConfigError
 from headgate.producers.confluent import BalancedProducer
 from headgate.producers.inflight import SqfInflight
+from headgate.producers.live import Follower
 from headgate.producers.murmur2 import partition_of_key
+from headgate.producers.protocol import ClusterView
 from headgate.producers.registry import build_partitioner
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "balanced_producer.py"
 IN_MEMORY = {"test.mock.num.brokers": 3, "log_level": 0}
 PARTITIONS = 4
 """What that cluster gives a topic."""
@@ -173,6 +180,53 @@ def test_what_cannot_work_is_refused() -> None:
         BalancedProducer(IN_MEMORY, refresh_s=0)
     with pytest.raises(ConfigError, match="nodes"):
         BalancedProducer(IN_MEMORY, partitioner="nodes")
+
+
+def test_transactions_are_the_clients_own() -> None:
+    producer, reports = BalancedProducer({**IN_MEMORY, "transactional.id": "t"}, partitioner="sqf"), Reports()
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for _ in range(30):
+        producer.produce("t", b"x", on_delivery=reports)
+    producer.commit_transaction(30)
+    assert spread(producer, reports.partitions) <= 1
+
+
+def test_the_example_sends_what_it_reads(tmp_path: Path) -> None:
+    with_brokers = Producer(IN_MEMORY)
+    addresses = [f"{b.host}:{b.port}" for b in with_brokers.list_topics(timeout=30).brokers.values()]
+    lines = tmp_path / "lines"
+    lines.write_text("a\nb\nc\n")
+    with lines.open() as read:
+        ran = subprocess.run([sys.executable, EXAMPLE, ",".join(addresses), "t"], stdin=read, check=False, timeout=60)
+    assert ran.returncode == 0
+    consumer = Consumer({"bootstrap.servers": addresses[0], "group.id": "g", "log_level": 0})
+    consumer.assign([TopicPartition("t", p, 0) for p in range(PARTITIONS)])
+    found = [message.value() for message in consumer.consume(3, 30)]
+    consumer.close()
+    assert sorted(value for value in found if value) == [b"a", b"b", b"c"]
+
+
+def test_a_partitioner_that_fails_in_the_background_leaves_the_last_choices(caplog: pytest.LogCaptureFixture) -> None:
+    client, views = Producer(IN_MEMORY), list[ClusterView]()
+
+    def takes_one(view: ClusterView) -> None:
+        if views:
+            raise ConfigError("no room")
+        views.append(view)
+
+    follower = Follower(lambda: client, takes_one, every_s=60, answer_s=30)
+    follower.include("t")
+    with pytest.raises(ConfigError, match="no room"):
+        follower.include("another")
+    follower._topics |= {"another"}
+    follower.look()
+    until = time.monotonic() + 30
+    while "no room" not in caplog.text and time.monotonic() < until:
+        time.sleep(0.01)
+    assert "the last one stands" in caplog.text
+    assert list(views[0].partitions) == ["t"]
+    follower.end()
 
 
 def test_following_keeps_no_producer_alive() -> None:

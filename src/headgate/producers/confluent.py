@@ -19,7 +19,6 @@ REFRESH_S = 1.0
 ANSWER_S = 5.0
 
 _produce = Producer.produce
-_produce_batch = Producer.produce_batch
 
 
 class BalancedProducer(Producer):
@@ -47,8 +46,7 @@ class BalancedProducer(Producer):
             raise ConfigError(f"refresh_s and answer_s must be above 0, not {refresh_s} and {answer_s}")
         chosen = build_partitioner(partitioner) if isinstance(partitioner, str) else partitioner
         self._choices = choices = Choices(chosen)
-        myself = weakref.ref(self)
-        self._follower = follower = Follower(lambda: myself(), choices.follow, refresh_s, answer_s)
+        self._follower = follower = Follower(weakref.ref(self), choices.follow, refresh_s, answer_s)
         self._hears: Callable[[OnDelivery | None], OnDelivery] | None = None
         settings = dict(config)
         if isinstance(chosen, Listening):
@@ -116,7 +114,8 @@ class BalancedProducer(Producer):
             if own and self._hears is not None:
                 message["callback"] = self._hears(message.get("callback") or reported)
             batches.setdefault(where, []).append(message)
-        return sum(_produce_batch(self, topic, batch, where, on_delivery=reported) for where, batch in batches.items())
+        plain = super().produce_batch
+        return sum(plain(topic, batch, where, on_delivery=reported) for where, batch in batches.items())
 
     def close(self, *args: Any) -> Any:
         self._follower.end()

@@ -8,6 +8,7 @@ from typing import Protocol
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ClusterMetadata
 
+from headgate.errors import HeadgateError
 from headgate.producers.protocol import ClusterView
 
 log = logging.getLogger(__name__)
@@ -109,7 +110,11 @@ class Follower:
             if self._ended or self._client() is None:
                 return
             with self._asking:
-                answered = self._refresh(self._topics)
+                try:
+                    answered = self._refresh(self._topics)
+                except HeadgateError as error:  # of the partitioner; nobody is there to be told but the log
+                    log.warning("the new topology cannot be used, so the last one stands: %s", error)
+                    answered = False
             pause_s = self._every_s if answered else min(AGAIN_S, self._every_s)
 
     def _refresh(self, topics: frozenset[str]) -> bool:
@@ -122,6 +127,6 @@ class Follower:
             log.info("no answer about the topology, so the last one stands: %s", error)
             return False
         if not same(self._view, view):
-            self._view = view
             self._changed(view)
+            self._view = view
         return True
