@@ -74,20 +74,14 @@ class BalancedProducer(Producer):
         headers: Any = None,
     ) -> None:
         next_of = self._choices.next_of
-        if key is None and partition == UNASSIGNED and topic in next_of:
+        if key is None and partition < 0 and topic in next_of:
             partition = next_of[topic]()
+            reported = callback or on_delivery or self._reported
             try:
-                _produce(
-                    self,
-                    topic,
-                    value,
-                    None,
-                    partition,
-                    callback or on_delivery or self._reported,
-                    None,
-                    timestamp,
-                    headers,
-                )
+                if headers is None and not timestamp:  # what is not handed on need not be unpacked
+                    _produce(self, topic, value, None, partition, reported)
+                else:
+                    _produce(self, topic, value, None, partition, reported, None, timestamp, headers)
             except (BufferError, KafkaException):
                 give_back(next_of, topic, partition)
                 self._follower.look()  # the topic may have been made anew with fewer partitions

@@ -11,7 +11,7 @@ from headgate.producers.nodes import NodeMaps, refuse_key
 from headgate.producers.protocol import Choice, ClusterView
 from headgate.producers.round_robin import DefaultRoundRobin, Seed, random_start
 
-AHEAD = 32
+AHEAD = 64
 
 
 class HostSqf:

@@ -29,7 +29,11 @@ class SqfInflight:
         node = self._chosen(nodes)
         node.usage.on_the_way.append(None)
         partition = node.next_partition(topic)
-        self._sent.setdefault((cluster.cluster, topic, partition), deque()).append(node)
+        at = (cluster.cluster, topic, partition)
+        waiting = self._sent.get(at)
+        if waiting is None:
+            waiting = self._sent.setdefault(at, deque())
+        waiting.append(node)
         return partition
 
     def acknowledged(self, topic: str, partition: int, latency_s: float | None, cluster: ClusterView) -> None:

@@ -6,6 +6,7 @@ from headgate.producers.murmur2 import partition_of_key
 from headgate.producers.nodes import NodeMaps, refuse_key
 from headgate.producers.protocol import Choice, ClusterView
 from headgate.producers.round_robin import POSITIVE, DefaultRoundRobin, Seed, from_turn, random_start
+from headgate.producers.turns import one_round
 
 
 class NodeRoundRobin:
@@ -26,12 +27,12 @@ class NodeRoundRobin:
         return nodes[(next(self._counter(topic, cluster)) & POSITIVE) % len(nodes)].next_partition(topic)
 
     def bound(self, topic: str, cluster: ClusterView) -> Choice:
-        """Iterators that turn within an iterator that turns: a choice runs no line of Python."""
+        """A whole round written down, over and over: a choice runs no line of Python."""
         nodes = self._maps.of(cluster).nodes_of.get(topic)
         if not nodes:
             return self._offline.bound(topic, cluster)
         in_turn = from_turn(nodes, next(self._counter(topic, cluster)))
-        return map(next, cycle([node.rotation(topic) for node in in_turn])).__next__
+        return cycle(one_round([node.in_turn(topic) for node in in_turn])).__next__
 
     def _counter(self, topic: str, cluster: ClusterView) -> "count[int]":
         counters = self.counters_of(cluster)

@@ -34,10 +34,14 @@ class NodeState:
         partitions, counter = self.led[topic]
         return partitions[(next(counter) & POSITIVE) % len(partitions)]
 
-    def rotation(self, topic: str) -> Iterator[int]:
-        """The same, without end and without a look-up for each."""
+    def in_turn(self, topic: str) -> tuple[int, ...]:
+        """Its partitions, the next one first."""
         partitions, counter = self.led[topic]
-        return cycle(from_turn(partitions, next(counter)))
+        return from_turn(partitions, next(counter))
+
+    def rotation(self, topic: str) -> Iterator[int]:
+        """The same without end."""
+        return cycle(self.in_turn(topic))
 
 
 @dataclass(frozen=True, slots=True)

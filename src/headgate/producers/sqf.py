@@ -58,15 +58,15 @@ class ShortestQueueFirst:
         first, *others = [(node.usage, node.rotation(topic).__next__) for node in nodes]
 
         def choose() -> int:
-            chosen, rotation = first
+            chosen, rotates = first
             least = chosen.value
-            for usage, rotates in others:
+            for usage, turns in others:
                 if usage.value < least:
-                    chosen, rotation, least = usage, rotates, usage.value
+                    chosen, rotates, least = usage, turns, usage.value
             chosen.value += 1  # not least + 1: threads that ran since `least` was read have counted, too
             if chosen.value >= limit:
                 shrink(maps.nodes.values(), limit)
-            return rotation()
+            return rotates()
 
         return choose
 

@@ -77,11 +77,13 @@ class SqfTurns:
 
 
 def rounds(topic: str, view: ClusterView) -> tuple[int, ...]:
-    """As many turns of every node as give all partitions of a node the same; nobody leads: all partitions (B-35)."""
-    led = list(view.leaders[topic].values())
-    if not led:
-        return view.partitions[topic]
-    turns_each = min(math.lcm(*map(len, led)), max(1, MOST_TURNS // len(led)))
+    """Of the nodes that lead it; nobody leads: all partitions (B-35)."""
+    return one_round(list(view.leaders[topic].values())) or view.partitions[topic]
+
+
+def one_round(led: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """As many turns of every node as give all partitions of a node the same, or nearly if that takes very many."""
+    turns_each = min(math.lcm(*map(len, led)), max(1, MOST_TURNS // max(1, len(led))))
     return tuple(partitions[turn % len(partitions)] for turn in range(turns_each) for partitions in led)
 
 
