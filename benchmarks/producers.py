@@ -37,24 +37,27 @@ def run() -> list[Ratio]:
 
 def throughput(bootstrap: str, rounds: int = ROUNDS) -> list[Ratio]:
     with producers_on(bootstrap) as producers:
-        whole: dict[str, list[float]] = {name: [] for name in producers}
-        calls: dict[str, list[float]] = {name: [] for name in producers}
+        names = list(producers)
+        elapsed: dict[str, list[float]] = {name: [] for name in names}
+        worked: dict[str, list[float]] = {name: [] for name in names}
         for turn in range(WARM_UP + rounds):
-            for name, producer in producers.items():
-                call_s, whole_s = send(producer.produce, producer.flush)
+            first = turn % len(names)  # everybody is first once, and follows everybody
+            for name in names[first:] + names[:first]:
+                elapsed_s, worked_s = measured_s(producers[name])
                 if turn >= WARM_UP:
-                    calls[name].append(call_s)
-                    whole[name].append(whole_s)
-    measured = {f"{RECORDS:,} records until acknowledged": whole, "... processor time of the calls": calls}
+                    elapsed[name].append(elapsed_s)
+                    worked[name].append(worked_s)
+    measured = {f"{RECORDS:,} records until acknowledged": elapsed, "... processor time of the client": worked}
     return [
         of_rounds(f"{name}: {what}", PLAIN, list(zip(times[name], times[PLAIN], strict=True)))
         for what, times in measured.items()
-        for name in NAMES
+        for name in names
+        if name != PLAIN
     ]
 
 
 @contextmanager
-def producers_on(bootstrap: str) -> Iterator[dict[str, Producer]]:
+def producers_on(bootstrap: str) -> Iterator[dict[str, Callable[[], None]]]:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic("bench", 6, replica_assignment=[[1], [2], [3], [1], [2], [3]])])["bench"].result(30)
     config = {
@@ -65,18 +68,38 @@ def producers_on(bootstrap: str) -> Iterator[dict[str, Producer]]:
         "log_level": 0,
     }
     balanced = {name: BalancedProducer(config, partitioner=name) for name in NAMES}
-    yield {PLAIN: Producer(config), **balanced}
+    yield {
+        PLAIN: one_by_one(Producer(config)),
+        **{name: one_by_one(producer) for name, producer in balanced.items()},
+        **{f"{name}, produce_all": at_once(balanced[name]) for name in ("node", "sqf")},
+    }
     for producer in balanced.values():
         producer.close()
 
 
-def send(produce: Callable[[str, bytes], None], flush: Callable[[float], int]) -> tuple[float, float]:
-    began, thread_began = time.perf_counter(), time.thread_time()
-    for _ in range(RECORDS):
-        produce("bench", RECORD)
-    call_s = time.thread_time() - thread_began
-    assert flush(300) == 0
-    return call_s, time.perf_counter() - began
+def measured_s(send: Callable[[], None]) -> tuple[float, float]:
+    """Time passed, and processor time of all threads of this process."""
+    began, worked = time.perf_counter(), time.process_time()
+    send()
+    return time.perf_counter() - began, time.process_time() - worked
+
+
+def one_by_one(producer: Producer) -> Callable[[], None]:
+    def send() -> None:
+        produce = producer.produce
+        for _ in range(RECORDS):
+            produce("bench", RECORD)
+        assert producer.flush(300) == 0
+
+    return send
+
+
+def at_once(producer: BalancedProducer) -> Callable[[], None]:
+    def send() -> None:
+        producer.produce_all("bench", [RECORD] * RECORDS)
+        assert producer.flush(300) == 0
+
+    return send
 
 
 def swaps() -> list[Ratio]:

@@ -145,6 +145,25 @@ def test_batches_are_spread_like_single_records() -> None:
     assert len(reports.partitions) == 2
 
 
+@pytest.mark.parametrize("name", ["node", "sqf", "sqf-inflight"])
+def test_many_values_at_once_wait_for_room_and_keep_their_order(name: str) -> None:
+    """The queue has room for 7: every value is taken once, in order within its partition."""
+    found: dict[int, list[int]] = {}
+    config = {
+        **IN_MEMORY,
+        "queue.buffering.max.messages": 7,
+        "on_delivery": lambda error, message: found.setdefault(message.partition(), []).append(int(message.value())),
+    }
+    producer = BalancedProducer(config, partitioner=name)
+    producer.produce_all("t", [str(n) for n in range(100)])
+    producer.produce_all("t", [])
+    assert producer.flush(30) == 0
+    assert sorted(n for numbers in found.values() for n in numbers) == list(range(100))
+    assert all(numbers == sorted(numbers) for numbers in found.values())
+    if name != "sqf-inflight":
+        assert spread(producer, [p for p, numbers in found.items() for _ in numbers]) <= 1
+
+
 def test_producers_in_several_threads_share_one_sqf() -> None:
     shared, reports = build_partitioner("sqf"), Reports()
     producer = BalancedProducer(IN_MEMORY, partitioner=shared)

@@ -1,7 +1,10 @@
 """confluent-kafka's producer with a partitioner of ours: it chooses the partition, everything else is unchanged."""
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
+from operator import length_hint
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -17,6 +20,8 @@ OnDelivery = Callable[[Any, Any], None]
 
 REFRESH_S = 1.0
 ANSWER_S = 5.0
+FULL_S = 0.05
+"""How long to wait for a report when the queue is full, before another try."""
 
 _produce = Producer.produce
 
@@ -111,6 +116,24 @@ class BalancedProducer(Producer):
         plain = super().produce_batch
         return sum(plain(topic, batch, where, on_delivery=reported) for where, batch in batches.items())
 
+    def produce_all(self, topic: str, values: Sequence[str | bytes], on_delivery: OnDelivery | None = None) -> None:
+        """One record without a key for each value, in order, without a line of Python for each. Where `produce` would
+        raise BufferError it waits, and serves delivery reports meanwhile."""
+        reported = on_delivery or self._reported
+        self._follower.include(topic)
+        choice = self._choices.next_of.get(topic)
+        produce = self.produce if choice is None else super().produce
+        partitions = [UNASSIGNED if choice is None else choice() for _ in values]
+        done = 0
+        while done < len(values):
+            handed = iter(values[done:])
+            try:
+                _exhaust(map(produce, repeat(topic), handed, repeat(None), partitions[done:], repeat(reported)))
+                return
+            except BufferError:
+                done = len(values) - length_hint(handed) - 1  # the one that was refused is next
+                self.poll(FULL_S)
+
     def close(self, *args: Any) -> Any:
         self._follower.end()
         return super().close(*args)
@@ -146,6 +169,10 @@ class BalancedProducer(Producer):
             return choice(), True
         chosen = self._choices.chosen(topic, _bytes(key), _bytes(value))
         return (UNASSIGNED, False) if chosen is None else (chosen, True)
+
+
+def _exhaust(calls: Iterator[None]) -> None:
+    deque(calls, maxlen=0)
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:
