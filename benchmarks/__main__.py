@@ -25,6 +25,7 @@ NAMES = (
     "packing",
     "deciding",
     "topology",
+    "producers",
 )
 
 

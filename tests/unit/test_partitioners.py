@@ -10,7 +10,7 @@ import pytest
 from headgate.errors import ConfigError
 from headgate.producers.inflight import JoinShortestOf, LatencyWeighted, SqfInflight
 from headgate.producers.murmur2 import murmur2, partition_of_key
-from headgate.producers.node import NodeRoundRobin
+from headgate.producers.node import NodeRoundRobin, NodeThenKey
 from headgate.producers.nodes import NodeState, Usage
 from headgate.producers.protocol import ClusterView, Partitioner
 from headgate.producers.registry import build_partitioner
@@ -87,6 +87,15 @@ def test_balancing_nodes_levels_nodes_and_the_partitions_within(
     assert counts == {0: 200, 1: 100, 2: 100}
 
 
+def test_within_a_node_the_key_may_choose() -> None:
+    """B-38: half of the records for each node, and of node 2's partitions always the one that the key hashes to."""
+    by_key = NodeThenKey(allow_keys=True, start=zero)
+    for key in (b"21", b"foobar", b"abc"):
+        counts = Counter(by_key.partition("A", key, b"", ClusterView.of(U)) for _ in range(100))
+        assert counts == {0: 50, 1 + partition_of_key(key, 2): 50}
+    assert sent(by_key, "A", ClusterView.of(U), 400) == {0: 200, 1: 100, 2: 100}
+
+
 def test_sqf_counts_nodes_over_all_topics_and_a_shared_instance_levels_an_overlap() -> None:
     """B-36, B-25: A on nodes 1 and 2 (twice), B on 2 and 3, one record each in turn: a third of all for each node."""
     view = ClusterView.of(cluster({"A": [[1], [2], [2]], "B": [[2], [3]]}))
@@ -145,7 +154,7 @@ def test_without_any_leader_records_are_still_given_a_partition() -> None:
         assert sent(build_partitioner(name), "A", nobody, 300) == {0: 100, 1: 100, 2: 100}
 
 
-@pytest.mark.parametrize("name", ["node", "sqf", "sqf-inflight", "jsq", "latency-weighted"])
+@pytest.mark.parametrize("name", ["node", "node-key", "sqf", "sqf-inflight", "jsq", "latency-weighted"])
 def test_keyed_records_are_refused_unless_allowed(name: str) -> None:
     """B-39."""
     view = ClusterView.of(U)
@@ -206,7 +215,7 @@ def test_look_ups_per_record_are_as_published(kind: type, online: bool, accesses
         maps = partitioner._maps.of(counted)
         for node in maps.nodes.values():
             node.led = CountedMap(node.led)
-        partitioner._maps._last = replace(maps, nodes_of=CountedMap(maps.nodes_of))
+        partitioner._maps._last = (counted, replace(maps, nodes_of=CountedMap(maps.nodes_of)))
     CountedMap.accesses = 0
     partitioner.partition("A", None, b"", counted)
     assert CountedMap.accesses == accesses

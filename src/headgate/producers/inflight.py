@@ -15,7 +15,7 @@ class SqfInflight:
 
     def __init__(self, allow_keys: bool = False, start: Seed = random_start) -> None:
         self._allow_keys = allow_keys
-        self._maps = NodeMaps(start, join_at_least=False)  # a node that joins has nothing on its way
+        self._maps = NodeMaps(start)
         self._offline = DefaultRoundRobin(start)
         self._sent: dict[tuple[str, str, int], deque[NodeState]] = {}
         """By cluster and partition, who got each record that is on its way; acknowledgements come in the same order."""
@@ -27,25 +27,25 @@ class SqfInflight:
         if not nodes:
             return self._offline.partition(topic, None, value, cluster)
         node = self._chosen(nodes)
-        node.usage.value += 1
+        node.usage.on_the_way.append(None)
         partition = node.next_partition(topic)
-        self._sent.setdefault((cluster.cluster, topic, partition), deque()).append(node)
+        at = (cluster.cluster, topic, partition)
+        waiting = self._sent.get(at)
+        if waiting is None:
+            waiting = self._sent.setdefault(at, deque())
+        waiting.append(node)
         return partition
 
     def acknowledged(self, topic: str, partition: int, latency_s: float | None, cluster: ClusterView) -> None:
         waiting = self._sent.get((cluster.cluster, topic, partition))
         if waiting:  # what was sent while nobody led the topic was not counted
             node = waiting.popleft()
-            node.usage.value -= 1
+            node.usage.on_the_way.pop()
             if latency_s is not None:
                 self._learned(node.id, latency_s)
 
     def _chosen(self, nodes: Sequence[NodeState]) -> NodeState:
-        chosen = nodes[0]
-        for node in nodes:
-            if node.usage.value < chosen.usage.value:
-                chosen = node
-        return chosen
+        return min(nodes, key=lambda node: len(node.usage.on_the_way))
 
     def _learned(self, node: int, latency_s: float) -> None:
         pass
@@ -63,7 +63,7 @@ class JoinShortestOf(SqfInflight):
         self._d, self._random = d, random.Random(seed)
 
     def _chosen(self, nodes: Sequence[NodeState]) -> NodeState:
-        return min(self._random.sample(nodes, min(self._d, len(nodes))), key=lambda node: node.usage.value)
+        return min(self._random.sample(nodes, min(self._d, len(nodes))), key=lambda node: len(node.usage.on_the_way))
 
 
 class LatencyWeighted(SqfInflight):
@@ -81,7 +81,7 @@ class LatencyWeighted(SqfInflight):
         known = self._latency_s
         # A node that nobody has heard of yet counts as faster than all others, so that it is tried.
         guess = min(known.values(), default=1.0) / 2
-        return min(nodes, key=lambda node: (node.usage.value + 1) * known.get(node.id, guess))
+        return min(nodes, key=lambda node: (len(node.usage.on_the_way) + 1) * known.get(node.id, guess))
 
     def _learned(self, node: int, latency_s: float) -> None:
         before = self._latency_s.get(node, latency_s)

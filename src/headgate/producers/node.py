@@ -1,10 +1,12 @@
 """`node`: round robin over nodes, then over the partitions within the node (B-31)."""
 
-from itertools import count
+from itertools import count, cycle
 
+from headgate.producers.murmur2 import partition_of_key
 from headgate.producers.nodes import NodeMaps, refuse_key
-from headgate.producers.protocol import ClusterView
-from headgate.producers.round_robin import POSITIVE, DefaultRoundRobin, Seed, random_start
+from headgate.producers.protocol import Choice, ClusterView
+from headgate.producers.round_robin import POSITIVE, DefaultRoundRobin, Seed, from_turn, random_start
+from headgate.producers.turns import one_round
 
 
 class NodeRoundRobin:
@@ -22,11 +24,33 @@ class NodeRoundRobin:
         nodes = self._maps.of(cluster).nodes_of.get(topic)
         if not nodes:  # nobody leads it (B-35), or nobody knows it
             return self._offline.partition(topic, None, value, cluster)
+        return nodes[(next(self._counter(topic, cluster)) & POSITIVE) % len(nodes)].next_partition(topic)
+
+    def bound(self, topic: str, cluster: ClusterView) -> Choice:
+        """A whole round written down, over and over: a choice runs no line of Python."""
+        nodes = self._maps.of(cluster).nodes_of.get(topic)
+        if not nodes:
+            return self._offline.bound(topic, cluster)
+        in_turn = from_turn(nodes, next(self._counter(topic, cluster)))
+        return cycle(one_round([node.in_turn(topic) for node in in_turn])).__next__
+
+    def _counter(self, topic: str, cluster: ClusterView) -> "count[int]":
         counters = self.counters_of(cluster)
         counter = counters.get(topic)
-        if counter is None:
-            counter = counters.setdefault(topic, count(self._start()))
-        return nodes[(next(counter) & POSITIVE) % len(nodes)].next_partition(topic)
+        return counter if counter is not None else counters.setdefault(topic, count(self._start()))
 
     def counters_of(self, cluster: ClusterView) -> dict[str, "count[int]"]:
         return self._counters.setdefault(cluster.cluster, {})
+
+
+class NodeThenKey(NodeRoundRobin):
+    """`node-key`: nodes take turns, and within the node the key's hash chooses (B-38). It needs `allow_keys`, for a key
+    is still on every node, in one partition of each."""
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
+        nodes = self._maps.of(cluster).nodes_of.get(topic)
+        if key is None or not self._allow_keys or not nodes:
+            return super().partition(topic, key, value, cluster)
+        node = nodes[(next(self._counter(topic, cluster)) & POSITIVE) % len(nodes)]
+        led, _ = node.led[topic]
+        return led[partition_of_key(key, len(led))]

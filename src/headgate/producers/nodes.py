@@ -1,18 +1,24 @@
 """A cluster as seen by partitioners that balance nodes: every node, what it leads, and how much it was sent."""
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, cycle
+from weakref import WeakKeyDictionary
 
 from headgate.errors import ConfigError
 from headgate.producers.protocol import ClusterView
-from headgate.producers.round_robin import POSITIVE, Seed
+from headgate.producers.round_robin import POSITIVE, Seed, from_turn
 
 
 @dataclass(slots=True)
 class Usage:
-    """How much a node has of what a partitioner counts; one object for as long as the node stays in the cluster."""
+    """What partitioners count of a node; one object for ever, so that views of several producers share it."""
 
     value: float = 0.0
+    """What it was sent."""
+    on_the_way: deque[None] = field(default_factory=deque)
+    """As long as what it was sent and has not acknowledged: adding and taking away are atomic, unlike += and -=."""
 
 
 @dataclass(slots=True)
@@ -28,61 +34,69 @@ class NodeState:
         partitions, counter = self.led[topic]
         return partitions[(next(counter) & POSITIVE) % len(partitions)]
 
+    def in_turn(self, topic: str) -> tuple[int, ...]:
+        """Its partitions, the next one first."""
+        partitions, counter = self.led[topic]
+        return from_turn(partitions, next(counter))
+
+    def rotation(self, topic: str) -> Iterator[int]:
+        """The same without end."""
+        return cycle(self.in_turn(topic))
+
 
 @dataclass(frozen=True, slots=True)
 class Maps:
     """All that the hot path looks up, made when the topology changes and swapped as a whole (B-38)."""
 
-    view: ClusterView
     nodes_of: dict[str, tuple[NodeState, ...]]
     nodes: dict[int, NodeState]
 
 
 class NodeMaps:
-    """Maps of every cluster that an instance serves; counters survive changes of the topology."""
+    """Maps of every view that an instance serves; counters survive changes of the topology."""
 
-    def __init__(self, start: Seed, keep_usage: bool = False, join_at_least: bool = True) -> None:
-        """`keep_usage`: a node that comes back keeps the usage it had when it left. `join_at_least`: one that joins
-        starts at the usage of the least used (B-34) and not at nothing."""
-        self._start, self._keep_usage, self._join_at_least = start, keep_usage, join_at_least
-        self._left: dict[tuple[str, int], float] = {}
-        self._maps: dict[str, Maps] = {}
+    def __init__(self, start: Seed, keep_usage: bool = False) -> None:
+        """`keep_usage`: a node that comes back keeps the usage it had when it left, and does not start at that of the
+        least used one (B-34)."""
+        self._start, self._keep_usage = start, keep_usage
+        self._maps: WeakKeyDictionary[ClusterView, Maps] = WeakKeyDictionary()
+        self._online: dict[str, frozenset[int]] = {}
+        self._usages: dict[tuple[str, int], Usage] = {}
         self._counters: dict[tuple[str, int, str], count[int]] = {}
-        self._last: Maps | None = None
+        self._last: tuple[ClusterView | None, Maps] = (None, Maps({}, {}))
 
     def of(self, cluster: ClusterView) -> Maps:
         """No look-up while the view stays the same."""
-        last = self._last
-        if last is not None and last.view is cluster:
-            return last
-        maps = self._maps.get(cluster.cluster)
-        if maps is None or maps.view is not cluster:
-            maps = self._followed(maps, cluster)
-            self._maps[cluster.cluster] = maps
-        self._last = maps
-        return maps
+        view, maps = self._last
+        if view is cluster:
+            return maps
+        known = self._maps.get(cluster)
+        if known is None:
+            known = self._maps[cluster] = self._made(cluster)
+        self._last = (cluster, known)
+        return known
 
-    def _followed(self, before: Maps | None, cluster: ClusterView) -> Maps:
-        old = before.nodes if before else {}
-        least = min((old[id].usage.value for id in cluster.nodes if id in old), default=0.0)
-        nodes = {
-            id: NodeState(id, old[id].usage if id in old else Usage(self._joins_at(id, cluster, least)))
-            for id in cluster.nodes
-        }
-        for id in old.keys() - nodes.keys():
-            self._left[cluster.cluster, id] = old[id].usage.value
+    def _made(self, cluster: ClusterView) -> Maps:
+        self._let_in(cluster)
+        nodes = {id: NodeState(id, self._usages[cluster.cluster, id]) for id in cluster.nodes}
         nodes_of = {}
         for topic, leaders in cluster.leaders.items():
             for id, partitions in leaders.items():
                 key = (cluster.cluster, id, topic)
                 nodes[id].led[topic] = (partitions, self._counters.setdefault(key, count(self._start())))
             nodes_of[topic] = tuple(nodes[id] for id in leaders)
-        return Maps(cluster, nodes_of, nodes)
+        return Maps(nodes_of, nodes)
 
-    def _joins_at(self, id: int, cluster: ClusterView, least: float) -> float:
-        if self._keep_usage and (cluster.cluster, id) in self._left:
-            return self._left[cluster.cluster, id]
-        return least if self._join_at_least else 0.0
+    def _let_in(self, cluster: ClusterView) -> None:
+        """Nodes that were not there a moment ago start at the level of the least used that were."""
+        name, online = cluster.cluster, self._online.get(cluster.cluster, frozenset())
+        least = min((self._usages[name, id].value for id in cluster.nodes if id in online), default=0.0)
+        for id in cluster.nodes:
+            if (name, id) not in self._usages:
+                self._usages[name, id] = Usage(least)
+            elif id not in online and not self._keep_usage:
+                self._usages[name, id].value = least
+        self._online[name] = frozenset(cluster.nodes)
 
 
 def refuse_key(topic: str) -> ConfigError:

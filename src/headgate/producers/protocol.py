@@ -1,12 +1,16 @@
 """The one question a partitioner answers, and what it may know of the cluster (B-27)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from headgate.topology.cluster import Topology
 
+Choice = Callable[[], int]
+"""The next partition of one topic, each time it is called."""
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ClusterView:
     """Who leads what, laid out for producers. A change of the cluster is a new view, swapped as a whole (B-1)."""
 
@@ -41,6 +45,16 @@ class Partitioner(Protocol):
     def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int: ...
 
 
+@runtime_checkable
+class Bindable(Partitioner, Protocol):
+    """A partitioner that can look up all there is to a topic beforehand, once for every view (B-38)."""
+
+    def bound(self, topic: str, cluster: ClusterView) -> Choice | None:
+        """For records without a key, what `partition` would choose. None: the record itself must be seen."""
+        ...
+
+
+@runtime_checkable
 class Listening(Partitioner, Protocol):
     """A partitioner that learns from acknowledgements (B-40)."""
 

@@ -3,15 +3,17 @@
 import random
 import threading
 from collections.abc import Callable
-from itertools import count
+from itertools import count, cycle
+from typing import TypeVar
 
 from headgate.errors import ConfigError
 from headgate.producers.murmur2 import partition_of_key
-from headgate.producers.protocol import ClusterView
+from headgate.producers.protocol import Choice, ClusterView
 
 POSITIVE = 0x7FFFFFFF
 
 Seed = Callable[[], int]
+Member = TypeVar("Member")
 
 
 def random_start() -> int:
@@ -21,6 +23,12 @@ def random_start() -> int:
 
 def unknown(topic: str) -> ConfigError:
     return ConfigError(f"topic {topic} is not in the partitioner's view of the cluster: create it, or refresh the view")
+
+
+def from_turn(members: tuple[Member, ...], turn: int) -> tuple[Member, ...]:
+    """Round robin's order when `turn` is next."""
+    first = (turn & POSITIVE) % len(members)
+    return members[first:] + members[:first]
 
 
 class DefaultRoundRobin:
@@ -46,6 +54,12 @@ class DefaultRoundRobin:
         if available:
             return available[number % len(available)]
         return partitions[number % len(partitions)]
+
+    def bound(self, topic: str, cluster: ClusterView) -> Choice:
+        if topic not in cluster.partitions:
+            raise unknown(topic)
+        partitions = cluster.available[topic] or cluster.partitions[topic]
+        return cycle(from_turn(partitions, next(self._counter(topic, cluster)))).__next__
 
     def _counter(self, topic: str, cluster: ClusterView) -> "count[int]":
         counters = self.counters_of(cluster)
@@ -76,6 +90,12 @@ class Improved:
             return available[(next(counter) & POSITIVE) % len(available)]
         partitions = self._all(topic, cluster)
         return partitions[(next(counter) & POSITIVE) % len(partitions)]
+
+    def bound(self, topic: str, cluster: ClusterView) -> Choice:
+        counters = self.counters_of(cluster)
+        counter = counters.get(topic) or self._made(topic, counters)
+        partitions = cluster.available.get(topic) or self._all(topic, cluster)
+        return cycle(from_turn(partitions, next(counter))).__next__
 
     def _made(self, topic: str, counters: dict[str, "count[int]"]) -> "count[int]":
         with self._lock:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from headgate.errors import ConfigError
 from headgate.producers.nodes import NodeMaps, NodeState, refuse_key
-from headgate.producers.protocol import ClusterView
+from headgate.producers.protocol import Choice, ClusterView
 from headgate.producers.round_robin import DefaultRoundRobin, Seed, random_start
 
 LIMIT = 2**31 - 1
@@ -46,6 +46,29 @@ class ShortestQueueFirst:
         if chosen.usage.value >= self._limit:
             shrink(self._maps.of(cluster).nodes.values(), self._limit)
         return chosen.next_partition(topic)
+
+    def bound(self, topic: str, cluster: ClusterView) -> Choice | None:
+        maps = self._maps.of(cluster)
+        nodes = maps.nodes_of.get(topic)
+        if not nodes:
+            return self._offline.bound(topic, cluster)
+        if self._count_bytes:
+            return None
+        limit = self._limit
+        first, *others = [(node.usage, node.rotation(topic).__next__) for node in nodes]
+
+        def choose() -> int:
+            chosen, rotates = first
+            least = chosen.value
+            for usage, turns in others:
+                if usage.value < least:
+                    chosen, rotates, least = usage, turns, usage.value
+            chosen.value += 1  # not least + 1: threads that ran since `least` was read have counted, too
+            if chosen.value >= limit:
+                shrink(maps.nodes.values(), limit)
+            return rotates()
+
+        return choose
 
     def usage(self, cluster: ClusterView) -> dict[int, float]:
         return {id: node.usage.value for id, node in self._maps.of(cluster).nodes.items()}

@@ -1,0 +1,215 @@
+"""confluent-kafka's producer with a partitioner of ours: it chooses the partition, everything else is unchanged."""
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
+from operator import length_hint
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+
+from headgate.errors import ConfigError
+from headgate.producers.choices import Choices, give_back
+from headgate.producers.client_default import UNASSIGNED
+from headgate.producers.live import Follower
+from headgate.producers.protocol import ClusterView, Listening, Partitioner
+from headgate.producers.registry import DEFAULT, build_partitioner
+
+OnDelivery = Callable[[Any, Any], None]
+
+REFRESH_S = 1.0
+ANSWER_S = 5.0
+FULL_S = 0.05
+"""How long to wait for a report when the queue is full, before another try."""
+
+_produce = Producer.produce
+
+
+class BalancedProducer(Producer):
+    """Use it like `confluent_kafka.Producer`: delivery reports, flush, poll, transactions and errors are its own.
+
+    >>> producer = BalancedProducer({"bootstrap.servers": "kafka-1:9092"}, partitioner="node")  # doctest: +SKIP
+    >>> producer.produce("orders", b"...", on_delivery=report)  # doctest: +SKIP
+
+    Producers that are given one partitioner object share what it knows. Who leads what is asked in the background,
+    every `refresh_s` and whenever the client meets an error. The first record for a topic waits for that answer, at
+    most `answer_s`; while nobody knows a topic, the client chooses. A record with a partition keeps it.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        /,
+        *,
+        partitioner: str | Partitioner = DEFAULT,
+        refresh_s: float = REFRESH_S,
+        answer_s: float = ANSWER_S,
+        **others: Any,
+    ) -> None:
+        if not refresh_s > 0 or not answer_s > 0:
+            raise ConfigError(f"refresh_s and answer_s must be above 0, not {refresh_s} and {answer_s}")
+        chosen = build_partitioner(partitioner) if isinstance(partitioner, str) else partitioner
+        self._choices = choices = Choices(chosen)
+        self._follower = follower = Follower(weakref.ref(self), choices.follow, refresh_s, answer_s)
+        self._hears: Callable[[OnDelivery | None], OnDelivery] | None = None
+        settings = dict(config)
+        if isinstance(chosen, Listening):
+            _check_reports(settings)
+            self._hears = _hearing(chosen, choices)
+        # None for a record's callback would switch off the one in the settings, so that is handed in for every record.
+        self._reported: OnDelivery | None = settings.get("on_delivery") or settings.get("dr_cb")
+        settings["error_cb"] = _looking(settings.get("error_cb"), follower)
+        super().__init__(settings, **others)
+
+    @property
+    def view(self) -> ClusterView | None:
+        """Who leads the topics in use, as last heard."""
+        return self._choices.view
+
+    def produce(
+        self,
+        topic: str,
+        value: str | bytes | None = None,
+        key: str | bytes | None = None,
+        partition: int = UNASSIGNED,
+        callback: OnDelivery | None = None,
+        on_delivery: OnDelivery | None = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> None:
+        next_of = self._choices.next_of
+        if key is None and partition < 0 and topic in next_of:
+            partition = next_of[topic]()
+            reported = callback or on_delivery or self._reported
+            try:
+                if headers is None and not timestamp:  # what is not handed on need not be unpacked
+                    _produce(self, topic, value, None, partition, reported)
+                else:
+                    _produce(self, topic, value, None, partition, reported, None, timestamp, headers)
+            except (BufferError, KafkaException):
+                give_back(next_of, topic, partition)
+                self._follower.look()  # the topic may have been made anew with fewer partitions
+                raise
+        else:
+            reported = callback or on_delivery or self._reported
+            self._produce_with_care(topic, value, key, partition, reported, timestamp, headers)
+
+    def produce_batch(
+        self,
+        topic: str,
+        messages: list[dict[str, Any]],
+        partition: int = UNASSIGNED,
+        callback: OnDelivery | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> int:
+        """One call of the client for each partition: it takes no notice of partitions inside a batch."""
+        reported = callback or on_delivery or self._reported
+        batches: dict[int, list[dict[str, Any]]] = {}
+        for message in messages:
+            where, own = message.get("partition", partition), False
+            if where == UNASSIGNED:
+                where, own = self._placed(topic, message.get("key"), message.get("value"))
+            if own and self._hears is not None:
+                message["callback"] = self._hears(message.get("callback") or reported)
+            batches.setdefault(where, []).append(message)
+        plain = super().produce_batch
+        return sum(plain(topic, batch, where, on_delivery=reported) for where, batch in batches.items())
+
+    def produce_all(self, topic: str, values: Sequence[str | bytes], on_delivery: OnDelivery | None = None) -> None:
+        """One record without a key for each value, in order, without a line of Python for each. Where `produce` would
+        raise BufferError it waits, and serves delivery reports meanwhile."""
+        reported = on_delivery or self._reported
+        self._follower.include(topic)
+        choice = self._choices.next_of.get(topic)
+        produce = self.produce if choice is None else super().produce
+        partitions = [UNASSIGNED if choice is None else choice() for _ in values]
+        done = 0
+        while done < len(values):
+            handed = iter(values[done:])
+            try:
+                _exhaust(map(produce, repeat(topic), handed, repeat(None), partitions[done:], repeat(reported)))
+                return
+            except BufferError:
+                done = len(values) - length_hint(handed) - 1  # the one that was refused is next
+                self.poll(FULL_S)
+
+    def close(self, *args: Any) -> Any:
+        self._follower.end()
+        return super().close(*args)
+
+    def _produce_with_care(
+        self,
+        topic: str,
+        value: str | bytes | None,
+        key: str | bytes | None,
+        partition: int,
+        reported: OnDelivery | None,
+        timestamp: int,
+        headers: Any,
+    ) -> None:
+        """A first record, a record with a key or a partition, a partitioner that looks at records or listens."""
+        own = False
+        if partition == UNASSIGNED:
+            partition, own = self._placed(topic, key, value)
+        heard = self._hears(reported) if own and self._hears is not None else reported
+        try:
+            _produce(self, topic, value, key, partition, heard, None, timestamp, headers)
+        except (BufferError, KafkaException):
+            partitioner, view = self._choices.partitioner, self._choices.view
+            if own and view is not None and isinstance(partitioner, Listening):
+                partitioner.acknowledged(topic, partition, None, view)
+            raise
+
+    def _placed(self, topic: str, key: str | bytes | None, value: str | bytes | None) -> tuple[int, bool]:
+        """The partition, and whether the partitioner chose it."""
+        self._follower.include(topic)
+        choice = self._choices.next_of.get(topic)
+        if key is None and choice is not None:
+            return choice(), True
+        chosen = self._choices.chosen(topic, _bytes(key), _bytes(value))
+        return (UNASSIGNED, False) if chosen is None else (chosen, True)
+
+
+def _exhaust(calls: Iterator[None]) -> None:
+    deque(calls, maxlen=0)
+
+
+def _bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
+
+
+def _hearing(partitioner: Listening, choices: Choices) -> Callable[[OnDelivery | None], OnDelivery]:
+    """Lets the partitioner hear each acknowledgement before the user does."""
+
+    def hears(user: OnDelivery | None) -> OnDelivery:
+        def delivered(error: Any, message: Any) -> None:
+            view = choices.view
+            if view is not None:
+                latency_s = None if error is not None else message.latency()
+                partitioner.acknowledged(message.topic(), message.partition(), latency_s, view)
+            if user is not None:
+                user(error, message)
+
+        return delivered
+
+    return hears
+
+
+def _check_reports(settings: Mapping[str, Any]) -> None:
+    if str(settings.get("delivery.report.only.error", False)).lower() == "true":
+        raise ConfigError(
+            "this partitioner learns from acknowledgements, and delivery.report.only.error keeps them away: "
+            "remove that setting, or use node or sqf"
+        )
+
+
+def _looking(user: Callable[[Any], object] | None, follower: Follower) -> Callable[[Any], None]:
+    """A client that meets an error, such as a broker that went away, is a reason to ask who leads now."""
+
+    def met(error: Any) -> None:
+        follower.look()
+        if user is not None:
+            user(error)
+
+    return met

@@ -1,0 +1,94 @@
+"""`sqf-host`: SQF over all producers of a host, whichever process they are in (B-36)."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from headgate.errors import ConfigError
+from headgate.producers.host_memory import host_memory
+from headgate.producers.nodes import NodeMaps, refuse_key
+from headgate.producers.protocol import Choice, ClusterView
+from headgate.producers.round_robin import DefaultRoundRobin, Seed, random_start
+
+AHEAD = 64
+
+
+class HostSqf:
+    """Chooses `ahead` records of a topic at once, on what all processes have sent until then. So a record costs no
+    look at the shared memory, and nodes differ by at most that many records for each process and topic."""
+
+    def __init__(
+        self,
+        ahead: int = AHEAD,
+        name: str | None = None,
+        folder: Path | None = None,
+        allow_keys: bool = False,
+        start: Seed = random_start,
+    ) -> None:
+        """Those of the same `name` share, by default those of the same cluster; `folder` is where the memory is."""
+        if ahead < 1:
+            raise ConfigError(f"sqf-host chooses at least 1 record ahead, not {ahead}")
+        self._ahead, self._name, self._folder, self._allow_keys = ahead, name, folder, allow_keys
+        self._maps, self._offline = NodeMaps(start), DefaultRoundRobin(start)
+        self._choices: WeakKeyDictionary[ClusterView, dict[str, Choice]] = WeakKeyDictionary()
+        self._slots: tuple[ClusterView | None, dict[int, int]] = (None, {})
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
+        if key is not None and not self._allow_keys:
+            raise refuse_key(topic)
+        choices = self._choices.setdefault(cluster, {})
+        if topic not in choices:
+            choices[topic] = self.bound(topic, cluster)
+        return choices[topic]()
+
+    def bound(self, topic: str, cluster: ClusterView) -> Choice:
+        nodes = self._maps.of(cluster).nodes_of.get(topic)
+        if not nodes:
+            return self._offline.bound(topic, cluster)
+        memory = host_memory(self._name or cluster.cluster, self._folder)
+        slot_of = self._slots_of(cluster)
+        slots = [slot_of[node.id] for node in nodes]
+        rotations = [node.rotation(topic) for node in nodes]
+        refilling = threading.Lock()
+        chosen: Iterator[int] = iter(())
+
+        def choose() -> int:
+            for partition in chosen:
+                return partition
+            return refill()
+
+        def refill() -> int:
+            nonlocal chosen
+            with refilling:
+                for partition in chosen:  # another thread was faster
+                    return partition
+                in_order = shortest_first(memory.usage(slots), self._ahead)
+                memory.add(slots, [in_order.count(n) for n in range(len(slots))])
+                chosen = iter([next(rotations[n]) for n in in_order])
+                return next(chosen)
+
+        return choose
+
+    def usage(self, cluster: ClusterView) -> dict[int, int]:
+        """What all processes together have sent, or are about to."""
+        memory, slot_of = host_memory(self._name or cluster.cluster, self._folder), self._slots_of(cluster)
+        return dict(zip(slot_of, memory.usage(list(slot_of.values())), strict=True))
+
+    def _slots_of(self, cluster: ClusterView) -> dict[int, int]:
+        view, slot_of = self._slots
+        if view is not cluster:
+            memory = host_memory(self._name or cluster.cluster, self._folder)
+            slot_of = dict(zip(cluster.nodes, memory.slots(cluster.nodes), strict=True))
+            self._slots = (cluster, slot_of)
+        return slot_of
+
+
+def shortest_first(usage: Sequence[int], records: int) -> list[int]:
+    """The nodes that SQF gives the next records to. A node used u times takes turns u, u + 1, …; SQF takes the turns
+    of all nodes in order, the first node first where they are equal."""
+    level = max(usage)
+    behind = sorted((turn, n) for n, used in enumerate(usage) for turn in range(used, min(level, used + records)))
+    order = [n for _, n in behind[:records]]
+    rounds = -(-(records - len(order)) // len(usage))
+    return (order + list(range(len(usage))) * rounds)[:records]

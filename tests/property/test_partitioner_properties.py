@@ -1,0 +1,67 @@
+"""What producers use for every record is held against the partitioners as published."""
+
+from collections import Counter
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.producers.host import shortest_first
+from headgate.producers.protocol import Bindable, ClusterView
+from headgate.producers.registry import build_partitioner
+from headgate.topology.cluster import Topology
+from tests.topologies import topologies
+
+
+def zero() -> int:
+    return 0
+
+
+def bindable(name: str) -> Bindable:
+    partitioner = build_partitioner(name, {"start": zero})
+    assert isinstance(partitioner, Bindable)
+    return partitioner
+
+
+@settings(max_examples=30)
+@given(topology=topologies(most_nodes=4, most_topics=3), data=st.data())
+def test_bound_choices_are_those_of_the_partitioner(topology: Topology, data: st.DataObject) -> None:
+    view = ClusterView.of(topology)
+    topics = data.draw(st.lists(st.sampled_from(sorted(view.partitions)), max_size=60)) if view.partitions else []
+    for name in ("default-rr", "improved", "node", "sqf"):
+        slow, fast = bindable(name), bindable(name)
+        choices = {topic: fast.bound(topic, view) for topic in view.partitions}
+        for topic in topics:
+            choice = choices[topic]
+            assert choice is not None
+            assert choice() == slow.partition(topic, None, b"", view)
+
+
+@settings(max_examples=30)
+@given(topology=topologies(most_nodes=4, most_topics=3), records=st.integers(0, 100))
+def test_nodes_of_a_topic_differ_by_at_most_one_record_and_so_do_partitions_of_a_node(
+    topology: Topology, records: int
+) -> None:
+    """B-31, with starts drawn at random."""
+    view = ClusterView.of(topology)
+    led_topics = ((topic, leaders) for topic, leaders in view.leaders.items() if leaders)
+    for (topic, leaders), name in product(led_topics, ("node", "sqf")):
+        partitioner = build_partitioner(name)
+        assert isinstance(partitioner, Bindable)
+        choice = partitioner.bound(topic, view)
+        assert choice is not None
+        counts = Counter(choice() for _ in range(records))
+        nodes = [sum(counts[p] for p in led) for led in leaders.values()]
+        assert max(nodes) - min(nodes) <= 1
+        for led in leaders.values():
+            assert max(counts[p] for p in led) - min(counts[p] for p in led) <= 1
+
+
+@given(usage=st.lists(st.integers(0, 50), min_size=1, max_size=6), records=st.integers(1, 80))
+def test_choosing_ahead_is_choosing_one_by_one(usage: list[int], records: int) -> None:
+    used, expected = list(usage), []
+    for _ in range(records):
+        node = min(range(len(used)), key=lambda n: used[n])
+        used[node] += 1
+        expected.append(node)
+    assert shortest_first(usage, records) == expected

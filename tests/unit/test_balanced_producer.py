@@ -1,0 +1,258 @@
+"""The producer with a partitioner, on librdkafka's own cluster in memory: what it changes and what it leaves alone."""
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from headgate.errors import ConfigError
+from headgate.producers.confluent import BalancedProducer
+from headgate.producers.inflight import SqfInflight
+from headgate.producers.live import Follower
+from headgate.producers.murmur2 import partition_of_key
+from headgate.producers.protocol import ClusterView
+from headgate.producers.registry import build_partitioner
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "balanced_producer.py"
+IN_MEMORY = {"test.mock.num.brokers": 3, "log_level": 0}
+PARTITIONS = 4
+"""What that cluster gives a topic."""
+
+
+class Reports:
+    def __init__(self) -> None:
+        self.partitions: list[int] = []
+
+    def __call__(self, error: Any, message: Any) -> None:
+        assert error is None
+        self.partitions.append(message.partition())
+
+
+def spread(producer: BalancedProducer, partitions: list[int]) -> int:
+    """By how many records the nodes that lead the topic differ; that cluster draws leaders at random."""
+    assert producer.view is not None
+    counts = Counter(partitions)
+    nodes = [sum(counts[p] for p in led) for led in producer.view.leaders["t"].values()]
+    assert sum(nodes) == len(partitions)
+    return max(nodes) - min(nodes)
+
+
+@pytest.mark.parametrize("name", ["node", "sqf", "sqf-inflight", "latency-weighted", "jsq"])
+def test_nodes_get_the_same(name: str) -> None:
+    producer, reports = BalancedProducer(IN_MEMORY, partitioner=name), Reports()
+    for _ in range(300):
+        producer.produce("t", b"x", on_delivery=reports)
+        if name not in ("node", "sqf"):
+            producer.flush(30)  # one at a time, so that all nodes are equally free
+    assert producer.flush(30) == 0
+    assert len(reports.partitions) == 300
+    if name in ("node", "sqf"):
+        assert spread(producer, reports.partitions) <= 1
+
+
+def test_without_a_name_it_is_round_robin_and_keys_go_where_java_puts_them() -> None:
+    producer, reports = BalancedProducer(IN_MEMORY), Reports()
+    for _ in range(100):
+        producer.produce("t", "text", callback=reports)
+    assert producer.flush(30) == 0
+    assert Counter(reports.partitions) == dict.fromkeys(range(PARTITIONS), 25)
+    keys = [f"key {n}" for n in range(20)]
+    reports.partitions.clear()
+    for key in keys:
+        producer.produce("t", b"x", key, on_delivery=reports)
+    assert producer.flush(30) == 0
+    assert Counter(reports.partitions) == Counter(partition_of_key(key.encode(), PARTITIONS) for key in keys)
+
+
+def test_a_key_is_refused_with_the_reason_and_a_partition_is_kept() -> None:
+    producer, reports = BalancedProducer(IN_MEMORY, partitioner="node"), Reports()
+    with pytest.raises(ConfigError, match="out of order"):
+        producer.produce("t", b"x", key=b"key")
+    for _ in range(10):
+        producer.produce("t", b"x", key=b"key", partition=3, on_delivery=reports)
+    assert producer.flush(30) == 0
+    assert reports.partitions == [3] * 10
+
+
+def test_a_full_queue_takes_no_turn() -> None:
+    """Every other record finds the queue full: with turns that are lost one of two nodes would get everything."""
+    producer, reports = (
+        BalancedProducer({**IN_MEMORY, "queue.buffering.max.messages": 1}, partitioner="node"),
+        Reports(),
+    )
+    refused = 0
+    for _ in range(60):
+        while True:
+            try:
+                producer.produce("t", b"x", on_delivery=reports)
+                break
+            except BufferError:
+                refused += 1
+                producer.flush(30)
+    assert producer.flush(30) == 0
+    assert refused >= 59
+    assert spread(producer, reports.partitions) <= 1
+
+
+def test_a_record_that_was_not_taken_is_not_on_its_way() -> None:
+    partitioner = SqfInflight()
+    producer = BalancedProducer({**IN_MEMORY, "queue.buffering.max.messages": 1}, partitioner=partitioner)
+    producer.produce("t", b"x")
+    with pytest.raises(BufferError):
+        producer.produce("t", b"x")
+    assert producer.view is not None
+    nodes = partitioner._maps.of(producer.view).nodes.values()
+    assert sum(len(node.usage.on_the_way) for node in nodes) == 1
+    assert producer.flush(30) == 0
+    assert sum(len(node.usage.on_the_way) for node in nodes) == 0
+
+
+def test_callbacks_and_arguments_are_the_clients_own() -> None:
+    by_default, own = Reports(), Reports()
+    for name in ("node", "sqf-inflight"):
+        by_default.partitions, own.partitions = [], []
+        producer = BalancedProducer({**IN_MEMORY, "on_delivery": by_default}, partitioner=name)
+        producer.produce("t", b"x")
+        producer.produce("t", b"x", None, on_delivery=own, timestamp=1_700_000_000_000, headers={"a": b"1"})
+        producer.produce("t")
+        assert len(producer) > 0
+        assert producer.flush(30) == 0
+        assert (len(by_default.partitions), len(own.partitions)) == (2, 1)
+    with pytest.raises(TypeError):
+        producer.produce()  # type: ignore[call-arg]
+    assert isinstance(producer, Producer)
+
+
+def test_batches_are_spread_like_single_records() -> None:
+    producer, reports = BalancedProducer(IN_MEMORY, partitioner="node"), Reports()
+    messages: list[dict[str, Any]] = [{"value": b"x"} for _ in range(90)]
+    assert producer.produce_batch("t", messages, on_delivery=reports) == 90
+    assert producer.flush(30) == 0
+    assert spread(producer, reports.partitions) <= 1
+    messages = [{"value": b"x", "partition": 2}, {"value": b"x", "callback": reports}]
+    listening = BalancedProducer(IN_MEMORY, partitioner="sqf-inflight")
+    reports.partitions.clear()
+    assert listening.produce_batch("t", messages, on_delivery=reports) == 2
+    assert listening.flush(30) == 0
+    assert len(reports.partitions) == 2
+
+
+@pytest.mark.parametrize("name", ["node", "sqf", "sqf-inflight"])
+def test_many_values_at_once_wait_for_room_and_keep_their_order(name: str) -> None:
+    """The queue has room for 7: every value is taken once, in order within its partition."""
+    found: dict[int, list[int]] = {}
+    config = {
+        **IN_MEMORY,
+        "queue.buffering.max.messages": 7,
+        "on_delivery": lambda error, message: found.setdefault(message.partition(), []).append(int(message.value())),
+    }
+    producer = BalancedProducer(config, partitioner=name)
+    producer.produce_all("t", [str(n) for n in range(100)])
+    producer.produce_all("t", [])
+    assert producer.flush(30) == 0
+    assert sorted(n for numbers in found.values() for n in numbers) == list(range(100))
+    assert all(numbers == sorted(numbers) for numbers in found.values())
+    if name != "sqf-inflight":
+        assert spread(producer, [p for p, numbers in found.items() for _ in numbers]) <= 1
+
+
+def test_producers_in_several_threads_share_one_sqf() -> None:
+    shared, reports = build_partitioner("sqf"), Reports()
+    producer = BalancedProducer(IN_MEMORY, partitioner=shared)
+
+    def produce() -> None:
+        for _ in range(1000):
+            producer.produce("t", b"x", on_delivery=reports)
+
+    threads = [threading.Thread(target=produce) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert producer.flush(30) == 0
+    assert len(reports.partitions) == 3000
+    assert spread(producer, reports.partitions) <= 30  # a thread that is interrupted while it counts loses a record
+
+
+def test_a_topic_that_nobody_knows_is_left_to_the_client() -> None:
+    failures: list[object] = []
+    nowhere = {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 500, "log_level": 0}
+    producer = BalancedProducer(nowhere, partitioner="node", answer_s=0.2)
+    producer.produce("t", b"x", on_delivery=lambda error, message: failures.append(error))
+    assert producer.flush(30) == 0
+    assert len(failures) == 1
+    assert failures[0] is not None
+
+
+def test_what_cannot_work_is_refused() -> None:
+    with pytest.raises(ConfigError, match="acknowledgements"):
+        BalancedProducer({**IN_MEMORY, "delivery.report.only.error": True}, partitioner="sqf-inflight")
+    with pytest.raises(ConfigError, match="above 0"):
+        BalancedProducer(IN_MEMORY, refresh_s=0)
+    with pytest.raises(ConfigError, match="nodes"):
+        BalancedProducer(IN_MEMORY, partitioner="nodes")
+
+
+def test_transactions_are_the_clients_own() -> None:
+    producer, reports = BalancedProducer({**IN_MEMORY, "transactional.id": "t"}, partitioner="sqf"), Reports()
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for _ in range(30):
+        producer.produce("t", b"x", on_delivery=reports)
+    producer.commit_transaction(30)
+    assert spread(producer, reports.partitions) <= 1
+
+
+def test_the_example_sends_what_it_reads(tmp_path: Path) -> None:
+    with_brokers = Producer(IN_MEMORY)
+    addresses = [f"{b.host}:{b.port}" for b in with_brokers.list_topics(timeout=30).brokers.values()]
+    lines = tmp_path / "lines"
+    lines.write_text("a\nb\nc\n")
+    with lines.open() as read:
+        ran = subprocess.run([sys.executable, EXAMPLE, ",".join(addresses), "t"], stdin=read, check=False, timeout=60)
+    assert ran.returncode == 0
+    consumer = Consumer({"bootstrap.servers": addresses[0], "group.id": "g", "log_level": 0})
+    consumer.assign([TopicPartition("t", p, 0) for p in range(PARTITIONS)])
+    found = [message.value() for message in consumer.consume(3, 30)]
+    consumer.close()
+    assert sorted(value for value in found if value) == [b"a", b"b", b"c"]
+
+
+def test_a_partitioner_that_fails_in_the_background_leaves_the_last_choices(caplog: pytest.LogCaptureFixture) -> None:
+    client, views = Producer(IN_MEMORY), list[ClusterView]()
+
+    def takes_one(view: ClusterView) -> None:
+        if views:
+            raise ConfigError("no room")
+        views.append(view)
+
+    follower = Follower(lambda: client, takes_one, every_s=60, answer_s=30)
+    follower.include("t")
+    with pytest.raises(ConfigError, match="no room"):
+        follower.include("another")
+    follower._topics |= {"another"}
+    follower.look()
+    until = time.monotonic() + 30
+    while "no room" not in caplog.text and time.monotonic() < until:
+        time.sleep(0.01)
+    assert "the last one stands" in caplog.text
+    assert list(views[0].partitions) == ["t"]
+    follower.end()
+
+
+def test_following_keeps_no_producer_alive() -> None:
+    producer = BalancedProducer(IN_MEMORY, partitioner="node", refresh_s=60)
+    producer.produce("t", b"x")
+    assert producer.flush(30) == 0
+    gone = weakref.ref(producer)
+    del producer
+    gc.collect()
+    assert gone() is None

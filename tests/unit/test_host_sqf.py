@@ -1,0 +1,104 @@
+"""SQF shared by the processes of a host: they see each other, outlive each other, and take no lock for a record."""
+
+import multiprocessing
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from headgate.errors import ConfigError, SetupError
+from headgate.producers.host import HostSqf
+from headgate.producers.host_memory import HostMemory, host_memory
+from headgate.producers.protocol import ClusterView
+from headgate.topology.failures import failed, recovered
+from tests.topologies import cluster
+
+OVERLAP = cluster({"A": [[1], [2], [2]], "B": [[2], [3]]})
+forked = multiprocessing.get_context("fork")
+
+
+def send(folder: Path, topic: str, records: int) -> Counter[int]:
+    sqf, view = HostSqf(folder=folder), ClusterView.of(OVERLAP, "there")
+    return Counter(sqf.partition(topic, None, b"", view) for _ in range(records))
+
+
+def in_a_process(folder: Path, topic: str, records: int) -> None:
+    process = forked.Process(target=send, args=(folder, topic, records))
+    process.start()
+    process.join(30)
+    assert process.exitcode == 0
+
+
+def test_processes_level_nodes_that_their_topics_share(tmp_path: Path) -> None:
+    """B-25's cluster: X has sent to A, so half of it is on node 2; then Y's 960 records for B go to node 3 until it has
+    what node 2 has, and the rest is halved: 480 each, 960 in all."""
+    in_a_process(tmp_path, "A", 960)
+    sent = send(tmp_path, "B", 960)
+    assert sent == {0: 240, 1: 720}
+    assert HostSqf(folder=tmp_path).usage(ClusterView.of(OVERLAP, "there")) == {1: 480, 2: 720, 3: 720}
+
+
+def test_a_process_that_was_killed_leaves_what_it_sent_and_its_row(tmp_path: Path) -> None:
+    def send_and_hang(ready: "multiprocessing.synchronize.Event") -> None:
+        send(tmp_path, "A", 64)
+        ready.set()
+        signal.pause()
+
+    memory = host_memory("there", tmp_path)
+    for _ in range(3):  # one after the other in the same row: otherwise this test would need three
+        ready = forked.Event()
+        process = forked.Process(target=send_and_hang, args=(ready,))
+        process.start()
+        assert ready.wait(30)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(30)
+    assert memory.usage(memory.slots([1, 2])) == [96, 96]
+    assert [int(row.sum()) for row in memory._rows if row.any()] == [192]
+
+
+def test_a_child_counts_in_a_row_of_its_own(tmp_path: Path) -> None:
+    memory = host_memory("there", tmp_path)
+    slots = memory.slots([1, 2])
+    memory.add(slots, [1, 0])
+    child = forked.Process(target=memory.add, args=(slots, [0, 5]))
+    child.start()
+    child.join(30)
+    memory.add(slots, [1, 0])
+    assert memory.usage(slots) == [2, 5]
+    assert sorted(int(row.sum()) for row in memory._rows if row.any()) == [2, 5]
+
+
+def test_a_node_that_comes_back_gets_its_share_and_not_everything(tmp_path: Path) -> None:
+    """B-34: what nodes 2 and 3 were sent meanwhile is not made up for."""
+    topology = cluster({"A": [[1], [2], [3]]})
+    sqf = HostSqf(folder=tmp_path, ahead=1)
+    away = failed(topology, [1])
+    for now, expected in (
+        (topology, {0: 30, 1: 30, 2: 30}),
+        (away, {1: 45, 2: 45}),
+        (recovered(away, [1]), {0: 30, 1: 30, 2: 30}),
+    ):
+        view = ClusterView.of(now, "there")
+        assert Counter(sqf.partition("A", None, b"", view) for _ in range(90)) == expected
+
+
+def test_names_keep_clusters_apart(tmp_path: Path) -> None:
+    assert host_memory("here", tmp_path) is host_memory("here", tmp_path)
+    here, there = host_memory("here", tmp_path), host_memory("there", tmp_path)
+    here.add(here.slots([7]), [3])
+    assert (here.usage(here.slots([7])), there.usage(there.slots([7]))) == ([3], [0])
+
+
+def test_what_cannot_be_shared_is_said(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="cannot be shared"):
+        HostMemory(tmp_path / "nowhere" / "x")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(SetupError, match="cannot be shared"):
+        HostMemory(tmp_path / "link")
+    with pytest.raises(ConfigError, match="at least 1 record"):
+        HostSqf(ahead=0)
+    with pytest.raises(ConfigError, match="out of order"):
+        HostSqf(folder=tmp_path).partition("A", b"key", b"", ClusterView.of(OVERLAP))
