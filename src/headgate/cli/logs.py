@@ -63,3 +63,8 @@ def log_to(
     logging.getLogger("headgate").setLevel(logging.DEBUG if verbose else logging.INFO)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     os.environ[_ENVIRONMENT] = log_format
+
+
+def writes_json() -> bool:
+    """Whether whoever reads the log expects JSON only."""
+    return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
