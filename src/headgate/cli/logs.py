@@ -62,6 +62,7 @@ def log_to(
     logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
     logging.getLogger("headgate").setLevel(logging.DEBUG if verbose else logging.INFO)
     logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.raiseExceptions = False  # a full disk must not cost a traceback on the terminal for every line
     os.environ[_ENVIRONMENT] = log_format
 
 
