@@ -1,9 +1,11 @@
 """Compaction on real tables: no record is lost or doubled, whoever commits, reads or is killed meanwhile."""
 
+import math
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,10 @@ import pyarrow as pa
 import pytest
 import yaml
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import AddSnapshotUpdate
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -27,6 +31,7 @@ from headgate.lake.compaction import REPLACED_TAG, Compaction, compact
 from headgate.lake.ledger import read_ledger
 from headgate.lake.maintenance import sweep_orphans
 from headgate.lake.tables import open_catalog, table_location
+from headgate.lake.turns import CALL, GivingWay, ask_for_turn
 from headgate.lake.upkeep import Maintainer, maintain
 from headgate.lake.verify import verify_table
 from headgate.model import Range, TopicPartition
@@ -243,6 +248,66 @@ def test_it_waits_for_its_turn_where_committer_and_upkeep_share_a_process(tmp_pa
     waiting.join(60)
     assert len(lake.files()) == 3
     lake.assert_exact()
+
+
+class SlowerCatalog(SqlCatalog):
+    """Of a process whose snapshots come too late as long as the committer does not wait for them."""
+
+    rival: Lake
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> Any:
+        if any(isinstance(update, AddSnapshotUpdate) for update in updates) and CALL not in self.rival.table.properties:
+            self.rival.commit()
+        return super().commit_table(table, requirements, updates)
+
+
+def test_upkeep_that_keeps_losing_against_a_committer_elsewhere_asks_for_its_turn(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.commit(6)
+    slower = SlowerCatalog("headgate", **lake.catalog.properties)
+    slower.rival = lake
+    assert compact(slower, NAME, lake.pipeline.lake).files == 6
+    assert lake.next > 60  # it did lose at first
+    assert CALL not in lake.table.properties
+    lake.assert_exact()
+
+
+def test_a_committer_that_is_asked_waits_for_the_exchange_and_no_longer(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.commit(6)
+    ask_for_turn(lake.catalog, NAME)
+    patient = GivingWay(longest_s=600)
+    lake.committer = TableCommitter(
+        open_catalog(lake.pipeline.lake), lake.pipeline.lake, lake.pipeline.tables[0], patient
+    )
+    committer = threading.Thread(target=lake.commit)
+    committer.start()
+    other = Lake(tmp_path)
+    assert other.compact().files == 6
+    committer.join(300)
+    newest = sorted(lake.table.snapshots(), key=lambda snapshot: snapshot.sequence_number or 0)[-2:]
+    assert [snapshot.summary and snapshot.summary.operation for snapshot in newest] == [
+        Operation.REPLACE,
+        Operation.APPEND,
+    ]
+    lake.assert_exact()
+
+
+def test_who_asks_for_a_turn_and_dies_holds_the_committer_up_once_and_not_long(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.commit()
+    ask_for_turn(lake.catalog, NAME)
+    impatient = GivingWay(longest_s=0.01)
+    for _ in range(2):  # an endless wait would show
+        assert CALL in impatient.wait(lake.catalog, lake.table).properties
+    GivingWay(longest_s=math.inf).wait(lake.catalog, _with_call(lake, age_s=3600))  # long dead
+    assert GivingWay(longest_s=math.inf).wait(lake.catalog, _with_call(lake, said="nonsense"))
+
+
+def _with_call(lake: Lake, age_s: float = 0.0, said: str = "") -> Table:
+    call = said or str(int(1000 * (time.time() - age_s)))
+    lake.table.transaction().set_properties({CALL: call}).commit_transaction()
+    return lake.table
 
 
 def test_on_a_schedule_it_works_beside_the_committer(tmp_path: Path) -> None:

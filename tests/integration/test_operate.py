@@ -1,6 +1,7 @@
 """What an operator asks of a pipeline: how is it, and why did it decide so? Running, stopped, and never started."""
 
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ from typer.testing import CliRunner
 from headgate.cli.main import app
 from headgate.config.clients import librdkafka_settings
 from headgate.controller.status import StatusReader
-from headgate.kafka.channel import Topics
+from headgate.kafka.channel import Outbox, Topics, ensure_topics
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.load import LoadGenerator, NoWaiting
 from headgate.kafka.load_records import FixedSize
 from headgate.kafka.load_topics import prepare_topics
 from headgate.kafka.offsets import GroupMirror
 from headgate.model import TopicPartition
+from headgate.model.messages import DecisionRecord
 from headgate.simulation.workload import Steady
 from tests.integration.test_service import running, wait_for, write_pipeline
 
@@ -88,6 +90,43 @@ def test_a_pipeline_is_examined_and_its_decisions_explained_before_while_and_aft
     code, found, said = verdicts(file)
     assert found["group"] == "warn"
     assert f"{topic}-0 3 instead of 1000" in said["group"]
+
+
+def test_a_time_before_the_last_thousand_decisions_is_found_as_well(
+    broker: EmbeddedKafka, tmp_path: Path, unique: str
+) -> None:
+    pipeline, file = write_pipeline(tmp_path, broker.bootstrap, unique), tmp_path / "pipeline.yaml"
+    settings, topics = librdkafka_settings(pipeline), Topics(pipeline.name)
+    ensure_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), topics, replication=1, consumers=1)
+    first_ms = int(1000 * time.time())
+    outbox = Outbox(settings)
+    for number in range(1200):
+        outbox.send(
+            topics.decisions,
+            DecisionRecord(
+                first_ms + number,
+                1,
+                number,
+                "overload",
+                f"number {number}",
+                "applied",
+                1,
+                1,
+                0,
+                0,
+                0,
+                (),
+                (),
+                (),
+                (),
+                (),
+            ),
+        )
+    outbox.flush()
+    _, (found,) = asked("explain", file, "--at", _iso(first_ms + 7))
+    assert found["decision"]["reason"] == "number 7"
+    _, several = asked("explain", file, "--at", _iso(first_ms + 201), "--last", "4")  # on both sides of the thousandth
+    assert [d["decision"]["number"] for d in several] == [198, 199, 200, 201]
 
 
 def _iso(at_ms: int) -> str:

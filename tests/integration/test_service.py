@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import psutil
@@ -89,7 +90,8 @@ def owners(status: PipelineStatus) -> int:
 def test_consumers_follow_the_load_up_and_down_and_every_record_lands_once(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
 ) -> None:
-    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique)
+    upkeep = "lake: {maintain_every_s: 3 s}"  # beside all of it
+    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique, upkeep)
     settings = librdkafka_settings(pipeline)
     topic = f"{unique}-a"
     partitions = [TopicPartition(topic, n) for n in range(4)]
@@ -130,6 +132,8 @@ def test_consumers_follow_the_load_up_and_down_and_every_record_lands_once(
     verdict = verify_table(spark, open_catalog(pipeline.lake), pipeline.tables[0])
     assert verdict.problems == ()
     assert verdict.rows == sum(report.records for report in reports)
+    files = open_catalog(pipeline.lake).load_table("lake.records").scan().plan_files()
+    assert any("/compacted-" in task.file.file_path for task in files)
 
     applied = [d for d in reader.decisions if d.outcome == "applied"]
     assert {"unassigned", "overload", "timeout"} <= {d.trigger for d in applied}
@@ -163,7 +167,11 @@ def test_a_dry_run_decides_and_touches_nothing(
     assert not (pipeline.home / "warehouse").exists()
 
 
-def test_a_fleet_of_threads_whose_spark_dies_ends_in_one_line_and_the_next_start_goes_on(
+def json_lines(said: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in said.splitlines()]
+
+
+def test_a_fleet_of_threads_whose_spark_dies_says_so_in_json_and_the_next_start_goes_on(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
 ) -> None:
     with socket.socket() as probe:
@@ -175,7 +183,8 @@ def test_a_fleet_of_threads_whose_spark_dies_ends_in_one_line_and_the_next_start
         broker.bootstrap, {}, {f"{unique}-a": 2}, Steady.spread(partitions, 1e5), FixedSize(300), pace=NoWaiting()
     ).run(count=3000)
     settings = librdkafka_settings(pipeline)
-    command = [sys.executable, "-m", "headgate.cli.main", "run", str(tmp_path / "pipeline.yaml")]
+    file = str(tmp_path / "pipeline.yaml")
+    command = [sys.executable, "-m", "headgate.cli.main", "run", file, "--log-format", "json"]
 
     def start() -> "subprocess.Popen[str]":
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -190,20 +199,22 @@ def test_a_fleet_of_threads_whose_spark_dies_ends_in_one_line_and_the_next_start
         jvm.kill()
         said, _ = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 1
-        assert "Spark's JVM has ended (out of memory?); start the pipeline again" in said
-        assert "Traceback" not in said
+        told = json_lines(said)  # nothing but JSON, Spark's and the error's lines included
+        assert told[-1]["message"] == "Spark's JVM has ended (out of memory?); start the pipeline again"
+        assert told[-1]["level"] == "error"
+        assert "unassigned" in [line["decision"]["trigger"] for line in told if "decision" in line]
 
         process = start()
         until = time.monotonic() + DEADLINE_S
         while time.monotonic() < until and lag_records(pipeline, settings):
             time.sleep(0.5)
-        shown = CliRunner().invoke(app, ["status", str(tmp_path / "pipeline.yaml"), "--output", "json"])
+        shown = CliRunner().invoke(app, ["status", file, "--output", "json"])
         status = json.loads(shown.output)
         assert shown.exit_code == 0
         assert sum(len(c["partitions"]) for c in status["consumers"]) == 2
         assert {p["partition"]["topic"] for p in status["partitions"]} == {f"{unique}-a"}
         assert status["problems"] == []
-        drawn = CliRunner().invoke(app, ["status", str(tmp_path / "pipeline.yaml"), "--once"]).output
+        drawn = CliRunner().invoke(app, ["status", file, "--once"]).output
         assert "consumers 1" in drawn
         assert f"{unique}-a-1" in drawn
         metrics = urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10).read().decode()
@@ -211,7 +222,8 @@ def test_a_fleet_of_threads_whose_spark_dies_ends_in_one_line_and_the_next_start
         assert 'headgate_consumer_records_total{consumer="1"}' in metrics
         process.send_signal(signal.SIGINT)  # Ctrl-C
         said, _ = process.communicate(timeout=DEADLINE_S)
-        assert (process.returncode, said.splitlines()[-1]) == (0, "stopped")
+        assert process.returncode == 0
+        assert json_lines(said)
     finally:
         process.kill()
     verdict = verify_table(spark, open_catalog(pipeline.lake), pipeline.tables[0])

@@ -62,4 +62,10 @@ def log_to(
     logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
     logging.getLogger("headgate").setLevel(logging.DEBUG if verbose else logging.INFO)
     logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.raiseExceptions = False  # a full disk must not cost a traceback on the terminal for every line
     os.environ[_ENVIRONMENT] = log_format
+
+
+def writes_json() -> bool:
+    """Whether whoever reads the log expects JSON only."""
+    return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)

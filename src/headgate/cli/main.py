@@ -1,5 +1,6 @@
 """The `headgate` program: its commands, and errors as one clear line."""
 
+import logging
 import sys
 from importlib import metadata
 
@@ -25,7 +26,10 @@ from headgate.cli import (
     topology,
     verify,
 )
+from headgate.cli.logs import writes_json
 from headgate.errors import HeadgateError
+
+log = logging.getLogger("headgate.cli")
 
 app = typer.Typer(
     name="headgate",
@@ -73,7 +77,10 @@ def main() -> None:
     try:
         app()
     except HeadgateError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]headgate:[/] {_escaped(error)}")
+        if writes_json():
+            log.error("%s", error)
+        else:
+            Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]headgate:[/] {_escaped(error)}")
         sys.exit(error.exit_code)
 
 

@@ -35,6 +35,7 @@ from headgate.lake.ledger import LEDGER_TAG, ledger_snapshot, read_ledger, recen
 from headgate.lake.rejects import land_rejects, unreadable_files
 from headgate.lake.spark_types import iceberg_schema
 from headgate.lake.tables import create_table, layout_problem, load_table, single_attempt
+from headgate.lake.turns import GivingWay
 from headgate.model import Announcement, Ledger, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -78,10 +79,11 @@ class _Sorted:
 class TableCommitter:
     """Commits announcements to one table. Several of them, in any processes, may work on one table at once."""
 
-    def __init__(self, catalog: Catalog, lake: Lake, table: TableConfig) -> None:
+    def __init__(self, catalog: Catalog, lake: Lake, table: TableConfig, giving_way: GivingWay | None = None) -> None:
         self._catalog = catalog
         self._lake = lake
         self._config = table
+        self._giving_way = giving_way or GivingWay()
         self.name = table.name
 
     def commit(
@@ -104,6 +106,7 @@ class TableCommitter:
                     refused = tuple(Refused(a, _unusable(a.schema) or "") for a in announcements)
                     return CommitResult(Ledger().with_partitions(origins), 0, exists=False, refused=refused)
                 table = create_table(self._catalog, self._lake, self.name, schema, self._config.partition_by)
+            table = self._giving_way.wait(self._catalog, table)
             land_rejects(self._catalog, self._lake, table)
             known = read_ledger(table)
             made_anew = known.made_anew(topic_ids or {})

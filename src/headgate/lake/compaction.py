@@ -31,6 +31,7 @@ from pyiceberg.typedef import EMPTY_DICT
 from headgate.config.pipeline import Lake
 from headgate.failpoints import reach
 from headgate.lake.tables import load_table, single_attempt
+from headgate.lake.turns import ask_for_turn, end_turn
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ NOBODY_ELSE: AbstractContextManager[object] = nullcontext()
 """A turn that is always ours."""
 
 _MOST_ATTEMPTS = 20
+_ASKS_AT = (3, 12)
+"""At these attempts a committer in another process, to which all before were lost, is asked to wait."""
 _GROUPS_PER_COMMIT = 16
 _BUFFER_BYTES = 64_000_000
 """How much is held in memory before it is written, as one row group."""
@@ -120,7 +123,8 @@ def compact(
 ) -> Compaction:
     """Joins a table's small files; what is done is committed in between, so that a kill costs little.
 
-    `turn` is held while committing. A commit here reads all manifests, so beside a busy committer it would mostly lose.
+    `turn` is held while committing. A commit here reads all manifests, so beside a busy committer it would mostly lose;
+    one in another process is asked to wait.
     """
     table = load_table(catalog, name)
     groups = [] if table is None else plan_compaction(table, lake.target_file_bytes)
@@ -182,6 +186,8 @@ def _exchange(
     """Commits what is still as it was read; the rest is left for the next time. Returns what was replaced."""
     left = list(rewritten)
     for attempt in range(_MOST_ATTEMPTS):
+        if turn is NOBODY_ELSE and attempt in _ASKS_AT:
+            ask_for_turn(catalog, name)
         try:
             with turn:
                 table = load_table(catalog, name)
@@ -225,6 +231,7 @@ def _attempt(table: Table, lake: Lake, rewritten: Sequence[_Rewritten]) -> None:
             replace.append_data_file(one.file)
             for task in one.group.tasks:
                 replace.delete_data_file(task.file)
+    end_turn(transaction)
     transaction.commit_transaction()
 
 

@@ -1,0 +1,129 @@
+"""The documentation's commands, run as written in an empty folder by a stranger with a shell; only numbers differ that
+would take a port or minutes."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from headgate.config.clients import librdkafka_settings
+from headgate.config.loader import load_pipeline
+from headgate.controller.drain import lag_records
+from headgate.kafka.embedded import EmbeddedKafka
+from tests.integration.pipeline_harness import PipelineRun, eventually
+from tests.pages import ROOT, Block, blocks, words
+
+DEADLINE_S = 300.0
+
+
+class Stranger:
+    """Types what pages say. What ends with & goes on; so does `headgate run`, until Ctrl-C."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._instead = {"9092": str(probe.getsockname()[1]), "2min": "5s", "20000": "2000"}
+        programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self._environment = {**os.environ, "PATH": programs, "TERM": "dumb", "COLUMNS": "120"}
+        self._going: list[subprocess.Popen[str]] = []
+
+    def reads(self, block: Block) -> None:
+        if block.language == "python":
+            self._does([sys.executable, "-c", block.text], block)
+        for command in block.commands:
+            for written, instead in self._instead.items():
+                command = command.replace(written, instead)
+            if words(command)[:2] == ["headgate", "run"]:
+                self._going.append(self._starts(words(command)))
+            elif command.endswith("&"):
+                self._going.append(self._starts(["bash", "-c", command.removesuffix("&")]))
+            else:
+                self._does(["bash", "-c", command], block)
+
+    def presses_ctrl_c(self) -> str:
+        """In the first terminal, after what was started in the second has ended."""
+        run, *others = self._going
+        for other in others:
+            assert other.wait(DEADLINE_S) == 0
+        self._going = []
+        run.send_signal(signal.SIGINT)
+        said, _ = run.communicate(timeout=DEADLINE_S)
+        assert run.returncode == 0, said
+        return said
+
+    def leaves(self) -> None:
+        for process in self._going:
+            process.kill()
+        EmbeddedKafka(self.folder / "my-kafka").stop()
+
+    def _starts(self, command: list[str]) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self._environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+
+    def _does(self, command: list[str], block: Block) -> None:
+        done = self._starts(command)
+        said, _ = done.communicate(timeout=DEADLINE_S)
+        assert done.returncode == 0, f"{block.place}: {command[-1]}\n{said}"
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Iterator[Stranger]:
+    stranger = Stranger(tmp_path)
+    yield stranger
+    stranger.leaves()
+
+
+def marked(page: str) -> list[Block]:
+    return [block for block in blocks(ROOT / "docs" / page) if block.is_run]
+
+
+def test_the_quick_start_and_the_operators_page_work_as_written(stranger: Stranger) -> None:
+    set_up, look, *afterwards = marked("quick-start.md")
+    stranger.reads(set_up)
+    pipeline = load_pipeline(stranger.folder / "orders.yaml")
+    settings = librdkafka_settings(pipeline)
+
+    def everything_landed() -> bool:
+        return lag_records(pipeline, settings) == 0
+
+    eventually(everything_landed, "the lake holds everything", DEADLINE_S)
+    for block in (look, *marked("operate.md")):
+        stranger.reads(block)
+    assert stranger.presses_ctrl_c().splitlines()[-1] == "stopped"
+    for block in afterwards:
+        stranger.reads(block)
+    assert len(afterwards) == 3
+
+
+def test_the_transform_of_the_page_does_what_the_page_says(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    page = list(blocks(ROOT / "docs" / "write-a-transform.md"))
+    module, *_ = (block.text for block in page if block.language == "python")
+    (file,) = (yaml.safe_load(block.text) for block in page if block.language == "yaml")
+    (records,) = (block.text for block in page if block.language == "json")
+    (tmp_path / "shop.py").write_text(module)
+    with PipelineRun(tmp_path, broker, spark, file["tables"], {"orders": 1}) as run:
+        run.produce("orders", [line.encode() for line in records.splitlines()])
+        run.run()
+        run.wait_until_landed()
+    rows = [(row["id"], row["country"], row["amount"]) for row in run.rows("lake.orders")]
+    assert rows == [(1, "DE", Decimal("12.50")), (3, "FR", None)]
+    assert [row["_offset"] for row in run.rejected("lake.orders")] == [3]
+    assert run.assert_exactly_once("lake.orders").filtered == 1
