@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import psutil
 from confluent_kafka import KafkaException
@@ -38,6 +39,7 @@ BAD_SHARE = 0.01
 BYTES_PER_S_OF_A_PARTITION = 35_000.0
 """Two partitions fill a consumer: the steady topic alone needs two consumers, with a surge on bursts it is three."""
 RECOVERY_DEADLINE_S = 180.0
+SET_UP_DEADLINE_S = 400.0
 ROLES = ("monitor", "committer", "controller")
 
 
@@ -67,7 +69,7 @@ class ChaosRun:
 
     # Beginning and end
 
-    def __enter__(self) -> "ChaosRun":
+    def __enter__(self) -> Self:
         try:
             self._set_up()
         except BaseException:
@@ -95,7 +97,7 @@ class ChaosRun:
         self._begin_load()
         for role in ROLES:
             self.start(role)
-        wait_until(lambda: len(self.watch.owners()) >= 2, "two consumers that own partitions", RECOVERY_DEADLINE_S)
+        wait_until(lambda: len(self.watch.owners()) >= 2, "two consumers that own partitions", SET_UP_DEADLINE_S)
         self.consumes_again()
         self.say("the pipeline runs")
 
