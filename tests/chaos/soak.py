@@ -38,15 +38,16 @@ _ALLOWANCE_S = 30.0
 
 
 class Asked:
-    """Ctrl-C or SIGTERM, once: come to an end. Twice: at once."""
+    """Ctrl-C or SIGTERM, once: come to an end. Twice, or before anything was written: at once."""
 
     def __init__(self) -> None:
         self.to_stop = False
+        self.has_begun = False
         signal.signal(signal.SIGINT, self._take)
         signal.signal(signal.SIGTERM, self._take)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        if self.to_stop:
+        if self.to_stop or not self.has_begun:
             raise KeyboardInterrupt
         self.to_stop = True
 
@@ -132,6 +133,7 @@ def main() -> int:
     print(f"seed {options.seed}, {options.minutes:g} minutes, three brokers, in {home}", flush=True)
     with SoakRun(home, options.seed, lambda text: print(text, flush=True)) as run:
         run.begin()
+        asked.has_begun = True
         conductor = Conductor(run, plan([fault.kind for fault in FAULTS], options.minutes, options.seed))
         sampler = Sampler(run)
         try:
@@ -161,4 +163,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("stopped at once; nothing was judged")
