@@ -84,12 +84,12 @@ def a_second_life(run: SoakRun, chance: random.Random) -> Pauses:
     failpoints.arm(points, step, "stop")
     zombie = run.by_hand(number, folder, points)
     try:
-        yield from _while(lambda: zombie.runs and not failpoints.fired(points, step), 60.0)
+        yield from _while(lambda: zombie.runs and not failpoints.fired(points, step), 40.0)
         if not failpoints.fired(points, step):
             raise NotNow("the second life ended before it came to a cycle")
-        yield chance.uniform(5, 20)
+        yield chance.uniform(5, 10)
         _send(zombie.pid, signal.SIGCONT)
-        yield from _while(lambda: zombie.runs, 30.0)
+        yield from _while(lambda: zombie.runs, 20.0)
     finally:
         if zombie.runs:
             zombie.kill()
@@ -205,11 +205,13 @@ def kill_all_brokers(run: SoakRun, chance: random.Random) -> Pauses:
 
 
 def _brokers_back(run: SoakRun) -> Pauses:
-    started = run.beside(run.kafka.start)
-    try:
+    """A start that took too long on a busy machine has cleared away after itself, and is tried again."""
+    for _ in range(5):
+        started = run.beside(run.kafka.start)
         yield from until_done(started)
-    finally:
-        started.result()
+        if started.exception() is None:
+            return
+    started.result()
 
 
 # ------------------------------------------------------------------------------------------------------ what comes in
@@ -366,7 +368,7 @@ FAULTS = (
     _kind("kill a consumer's JVM", "consumers", kill_the_jvm),
     _kind("lose a consumer with its folder", "consumers", delete_the_state),
     _kind("delete the folder of a living consumer", "consumers", delete_the_state_of_the_living),
-    _kind("a second life of a consumer returns", "second life", a_second_life, most=6),
+    _kind("a second life of a consumer returns", "second life", a_second_life, most=4),
     _kind("kill the controller", "controller", kill_a_role("controller"), ENDS),
     _kind("freeze the controller", "controller", freeze_a_role("controller")),
     _kind("a second controller", "controller", second_controller, ENDS),

@@ -33,6 +33,7 @@ from tests.chaos.storms import plan
 
 _TURN_S = 0.1
 _MAINTAIN_EVERY_S = 60.0
+_MOST_DISK_BYTES = 10e9
 _ALLOWANCE_S = 30.0
 """What recovery from a fault may take before latency counts again."""
 
@@ -63,6 +64,9 @@ def soak(run: SoakRun, conductor: Conductor, sampler: Sampler, minutes: float, a
         if run.now_s() // 60 > told:
             told = int(run.now_s() // 60)
             run.say(_minute(told, run, conductor, sampler))
+        if sampler.most_disk_bytes > _MOST_DISK_BYTES:
+            run.say(f"more than {_MOST_DISK_BYTES / 1e9:g} GB of disk are taken")
+            asked.to_stop = True
         time.sleep(_TURN_S)
     if asked.to_stop:
         run.say("asked to stop: the faults under way end first")
@@ -72,6 +76,7 @@ def soak(run: SoakRun, conductor: Conductor, sampler: Sampler, minutes: float, a
         conductor.turn()
         run.revive()
         time.sleep(_TURN_S)
+    conductor.close()
     lasted_s = run.now_s()
     run.settle()
     return lasted_s

@@ -22,13 +22,14 @@ from tests.chaos.judgement import (
     memory_slopes,
     recoveries,
 )
+from tests.chaos.storms import ROUND_S, STORM_S
 
 _ABOUT_FAULTS = (
-    "Each begins at random within a storm of 45 s, every two minutes; they overlap. Recovery is from the fault's start "
-    "until the lag is back under what it was before the storm, for 5 s; where faults overlap it is that of all of them "
-    "together. A fault that could not happen (nobody to suffer it, step not reached) is not counted: {not_now} were "
-    "not. In the second half nothing ends the oldest consumer, the controller, the committer or the monitor, so that "
-    "one process of each grows old."
+    "Each begins at random within a storm of {storm_s:g} s, every {round_s:g} s; they overlap. Recovery is from its "
+    "start until the lag is back under what it was before the storm, for 5 s; where faults overlap it is that of all "
+    "of them together. A fault that could not happen (nobody to suffer it, step not reached) is not counted: {not_now} "
+    "were not. In the second half nothing ends the oldest consumer, the controller, the committer or the monitor, so "
+    "that one process of each grows old."
 )
 _ABOUT_LATENCY = (
     "A fault window lasts from a fault's start until {allowance_s:g} s after its end; windows cover {share:.0%} of the "
@@ -92,7 +93,7 @@ def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], abou
             "",
             "## Faults",
             "",
-            _ABOUT_FAULTS.format(not_now=sum(about.not_now.values())),
+            _ABOUT_FAULTS.format(storm_s=STORM_S, round_s=ROUND_S, not_now=sum(about.not_now.values())),
             "",
             *_faults(seen),
             "",

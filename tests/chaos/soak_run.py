@@ -4,7 +4,7 @@ import ctypes
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from math import cos, pi
@@ -34,7 +34,7 @@ _MOST_OF_A_PARTITION = 80_000.0
 """More than a consumer is allowed to pack could not be helped by anybody."""
 
 _T = TypeVar("_T")
-Pauses = Iterator[float]
+Pauses = Generator[float, None, None]
 """What a fault is while it goes on: each value is how many seconds to leave it alone."""
 
 
@@ -187,7 +187,8 @@ class SoakRun(ChaosRun):
             self._upkeep = None
 
     def settle(self) -> None:
-        """Dials back to normal, upkeep to its end: what follows is drained and counted."""
+        """Dials back to normal, brokers back, upkeep to its end: what follows is drained and counted."""
+        self.kafka.start()
         for dial in self.dials.values():
             dial.level, dial.pushed = 1.0, False
         if self._upkeep is not None:

@@ -7,12 +7,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-ROUND_S = 120.0
+ROUND_S = 150.0
 """From the beginning of one storm to that of the next."""
 STORM_S = 45.0
 """Faults begin within this time; the rest of the round is for recovery, and for calm."""
 FIRST_S = 20.0
-PER_STORM = 9
+PER_STORM = 12
 """Some cannot happen when their time comes (nobody to be killed, a step not reached); 200 an hour must be left."""
 
 
