@@ -197,7 +197,7 @@ class ChaosRun:
     ) -> LoadGenerator:
         return LoadGenerator(
             self.kafka.bootstrap,
-            {"log_level": "2"},
+            {"log_level": "2", "linger.ms": "100"},  # fewer, larger requests: two cores are few
             {topic: None},
             workload,
             FixedSize(RECORD_BYTES),

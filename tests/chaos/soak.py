@@ -7,6 +7,7 @@ says what there is. The exit code is 1 if a promise was broken.
 """
 
 import argparse
+import json
 import logging
 import os
 import platform
@@ -16,6 +17,7 @@ import signal
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
@@ -152,6 +154,7 @@ def main() -> int:
     promises = judge(seen, allowed)
     about = Circumstances(options.seed, options.minutes, machine(), sampler.most_disk_bytes, dict(conductor.not_now))
     write(options.report, seen, allowed, promises, about)
+    (home / "evidence.json").write_text(json.dumps(asdict(seen)))
     for promise in promises:
         mark = {True: "kept", False: "BROKEN", None: "cannot tell"}[promise.kept]
         print(f"{mark:12}{promise.name}: {promise.evidence}")

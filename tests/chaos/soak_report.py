@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from textwrap import fill
 
 from matplotlib.figure import Figure
 
@@ -24,6 +25,7 @@ from tests.chaos.judgement import (
 )
 from tests.chaos.storms import ROUND_S, STORM_S
 
+_WIDTH = 120
 _ABOUT_FAULTS = (
     "Each begins at random within a storm of {storm_s:g} s, every {round_s:g} s; they overlap. Recovery is from its "
     "start until the lag is back under what it was before the storm, for 5 s; where faults overlap it is that of all "
@@ -81,9 +83,12 @@ def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], abou
         (
             "# Soak",
             "",
-            f"Written by `make soak {asked}SEED={about.seed}`: {seen.lasted_s / 60:.1f} minutes of changing load and "
-            f"random faults with upkeep running, on {about.machine}; at most {about.disk_bytes / 1e9:.1f} GB of disk. "
-            f"{verdict}{cut}",
+            fill(
+                f"Written by `make soak {asked}SEED={about.seed}`: {seen.lasted_s / 60:.1f} minutes of changing load and "
+                f"random faults with upkeep running, on {about.machine}; at most {about.disk_bytes / 1e9:.1f} GB of "
+                f"disk. {verdict}{cut}",
+                _WIDTH,
+            ),
             "",
             f"![Load, consumers, lag and memory over time]({picture})",
             "",
@@ -93,7 +98,7 @@ def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], abou
             "",
             "## Faults",
             "",
-            _ABOUT_FAULTS.format(storm_s=STORM_S, round_s=ROUND_S, not_now=sum(about.not_now.values())),
+            fill(_ABOUT_FAULTS.format(storm_s=STORM_S, round_s=ROUND_S, not_now=sum(about.not_now.values())), _WIDTH),
             "",
             *_faults(seen),
             "",
@@ -103,8 +108,11 @@ def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], abou
             "",
             "## Memory and open files",
             "",
-            _ABOUT_GROWTH.format(
-                warm_up_s=allowed.warm_up_s, mb=allowed.memory_bytes_per_hour / 1e6, files=allowed.files_per_hour
+            fill(
+                _ABOUT_GROWTH.format(
+                    warm_up_s=allowed.warm_up_s, mb=allowed.memory_bytes_per_hour / 1e6, files=allowed.files_per_hour
+                ),
+                _WIDTH,
             ),
             "",
             *_growth(memory_slopes(seen, allowed.warm_up_s), file_slopes(seen, allowed.warm_up_s)),
@@ -145,7 +153,7 @@ def _latency(seen: Evidence, allowed: Tolerances) -> list[str]:
     windows = fault_windows(seen.faults, allowed.allowance_s)
     outside, inside = latencies(seen.commits, windows, allowed.slo_s)
     share = covered_s(windows, seen.lasted_s) / seen.lasted_s
-    text = _ABOUT_LATENCY.format(allowance_s=allowed.allowance_s, share=share)
+    text = fill(_ABOUT_LATENCY.format(allowance_s=allowed.allowance_s, share=share), _WIDTH)
 
     def row(name: str, of: Latency | None) -> tuple[str, ...]:
         if of is None:
