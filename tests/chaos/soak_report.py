@@ -85,8 +85,8 @@ def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], abou
             "",
             fill(
                 f"Written by `make soak {asked}SEED={about.seed}`: {seen.lasted_s / 60:.1f} minutes of changing load "
-                f"and random faults with upkeep running, on {about.machine}; at most {about.disk_bytes / 1e9:.1f} GB of "
-                f"disk. {verdict}{cut}",
+                f"and random faults with upkeep running, on {about.machine}; at most {about.disk_bytes / 1e9:.1f} GB "
+                f"of disk. {verdict}{cut}",
                 _WIDTH,
             ),
             "",
