@@ -114,14 +114,18 @@ class SoakRun(ChaosRun):
         """The load pauses for it: who writes must know the new partition first."""
         load = self._dialled[topic]
         stopped = self.beside(load.stop)
-        yield from until_done(stopped)
-        self._reports.append(stopped.result())
-        self._loads.remove(load)
+        try:
+            yield from until_done(stopped)
+        finally:  # what it wrote counts, also if this is cut short
+            self._reports.append(stopped.result())
+            self._loads.remove(load)
         count = 1 + sum(p.topic == topic for p in self.partitions)
         growing = self.beside(lambda: self._grow(topic, count))
-        yield from until_done(growing)
-        growing.result()
-        self._turn_on(topic)
+        try:
+            yield from until_done(growing)
+            growing.result()
+        finally:
+            self._turn_on(topic)
 
     def _grow(self, topic: str, count: int) -> None:
         for _ in range(10):
@@ -141,8 +145,10 @@ class SoakRun(ChaosRun):
         workload = Steady.spread([p for p in self.partitions if p.topic == ODD], count * RECORD_BYTES / 4.0)
         generator = self.generator(ODD, workload, shape, bad_share)
         written = self.beside(lambda: generator.run(count=count))
-        yield from until_done(written)
-        self._reports.append(written.result())
+        try:
+            yield from until_done(written)
+        finally:
+            self._reports.append(written.result())
 
     # Victims
 
