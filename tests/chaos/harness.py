@@ -98,7 +98,7 @@ class ChaosRun:
         for role in ROLES:
             self.start(role)
         wait_until(lambda: len(self.watch.owners()) >= 2, "two consumers that own partitions", SET_UP_DEADLINE_S)
-        self.consumes_again()
+        self.consumes_again(SET_UP_DEADLINE_S)
         self.say("the pipeline runs")
 
     def _clear_away(self) -> None:

@@ -16,6 +16,9 @@ class Scene:
     """Topic → table. The steady topic is raw, all others are JSON."""
     partitions: int
     """Of each topic, at first."""
+    batch: str = "200 kB"
+    rate_cap: str = "200 kB/s"
+    """What a consumer reads in one cycle, and a second, at most: how fast it catches up."""
     slo: str = "{}"
     upkeep: str = ""
     """Settings of the lake beyond the commit interval, as YAML."""
@@ -25,6 +28,8 @@ class Scene:
             bootstrap=bootstrap,
             topics=", ".join(self.tables),
             tables="".join(_table(topic, table) for topic, table in self.tables.items()),
+            batch=self.batch,
+            rate_cap=self.rate_cap,
             slo=self.slo,
             upkeep=self.upkeep.replace("\n", "\n  "),
         )
@@ -51,9 +56,9 @@ lake:
   commit_interval_s: 0.5 s
   {upkeep}
 consumer:
-  batch_bytes: 200 kB
+  batch_bytes: {batch}
   wait_s: 1 s
-  rate_cap_bytes_per_s: 200 kB/s
+  rate_cap_bytes_per_s: {rate_cap}
   heartbeat_s: 0.5 s
   commit_deadline_s: 20 s
 policy:
@@ -82,6 +87,8 @@ CHAOS = Scene({STEADY: "lake.steady", BURSTS: "lake.bursts"}, partitions=3)
 SOAK = Scene(
     {STEADY: "lake.steady", BURSTS: "lake.bursts", ODD: "lake.odd"},
     partitions=3,
+    batch="1 MB",
+    rate_cap="400 kB/s",
     slo="{latency_s: 10 s, quantile: 0.99}",
     upkeep="maintain_every_s: 45 s\ntarget_file_bytes: 8 MB\norphan_age_s: 2 min",
 )
