@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test check chaos bench lint types unit integration format lock clean
+.PHONY: help demo test check chaos soak bench lint types unit integration format lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ integration: $(INSTALLED)
 
 chaos: $(INSTALLED)  ## Kills, pauses and restarts at length; SEED=n MINUTES=n
 	$(BIN)/python -m tests.chaos.long $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),30)
+
+soak: $(INSTALLED)  ## An hour of load, faults and upkeep, judged in docs/soak.md; SEED=n MINUTES=n REPORT=file
+	$(BIN)/python -m tests.chaos.soak $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),60) --report $(or $(REPORT),docs/soak.md)
 
 bench: $(INSTALLED)  ## Speed, as ratios against a named peer in the same run; ONLY="names", SAVE=1 to keep them
 	$(BIN)/python -m benchmarks $(ONLY) $(if $(SAVE),--save)

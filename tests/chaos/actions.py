@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from headgate import failpoints
 from tests.chaos.garbage import Old, litter
-from tests.chaos.harness import RECOVERY_DEADLINE_S, TABLES, ChaosRun
+from tests.chaos.harness import RECOVERY_DEADLINE_S, ChaosRun
 from tests.chaos.parts import wait_until
 
 Action = Callable[[ChaosRun], None]
@@ -188,7 +188,7 @@ def kill_one_broker(run: ChaosRun) -> None:
 def litter_the_topics(run: ChaosRun) -> None:
     owners = run.watch.owners()
     old = Old(run.settings, run.topics, owners)
-    positions = {table: run.watch.positions(table) for table in TABLES.values()}
+    positions = {table: run.watch.positions(table) for table in run.scene.tables.values()}
     sent = litter(run.settings, run.topics, old, positions, owners, run.chance)
     run.say(f"put {sent} records of garbage and old news on the internal topics")
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from headgate.errors import KafkaUnavailable
 from headgate.failpoints import ENVIRONMENT as FAILPOINTS
 from headgate.fleet.processes import MARK
 from headgate.kafka.load import LoadGenerator, LoadReport
@@ -86,7 +87,12 @@ class Load:
         self._thread.start()
 
     def _run(self) -> None:
-        self._report = self._generator.run(stop=self._stop)
+        while self._report is None:
+            try:
+                self._report = self._generator.run(stop=self._stop)
+            except KafkaUnavailable:  # no broker to begin with: nothing was written yet
+                if self._stop.is_set():
+                    self._report = LoadReport({}, 0.0, True, {})
 
     def stop(self, deadline_s: float = 150.0) -> LoadReport:
         self._stop.set()

@@ -8,7 +8,7 @@ from typing import Any
 from headgate.errors import KafkaUnavailable
 from headgate.kafka.channel import BEGINNING, Received, Tail, Topics
 from headgate.model import TopicPartition
-from headgate.model.messages import ConsumerLeft, ConsumerState, LedgerState
+from headgate.model.messages import CommitRecord, ConsumerLeft, ConsumerState, LedgerState
 
 _TURN_S = 0.2
 FORGED = "chaos"
@@ -25,17 +25,19 @@ class _Seen:
     committers: dict[str, int] = field(default_factory=dict)
     """How many ledgers each committer published."""
     backwards: list[str] = field(default_factory=list)
+    commits: list[CommitRecord] = field(default_factory=list)
 
 
 class Watch:
-    """Follows the control and ledger topics in a thread of its own, from their beginning."""
+    """Follows the control, ledger and commits topics in a thread of its own, from their beginning."""
 
     def __init__(self, settings: Mapping[str, Any], topics: Topics) -> None:
         self._topics = topics
         self._lock = threading.Lock()
         self._seen = _Seen()
         self._stop = threading.Event()
-        self._tail = Tail(settings, {(topics.control, 0): BEGINNING, (topics.ledger, 0): BEGINNING})
+        places = (topics.control, topics.ledger, topics.commits)
+        self._tail = Tail(settings, {(topic, 0): BEGINNING for topic in places})
         self._thread = threading.Thread(target=self._follow, name="watch", daemon=True)
         self._thread.start()
 
@@ -62,6 +64,8 @@ class Watch:
                 del self._seen.lives[message.consumer_id]
         elif isinstance(message, LedgerState) and message.committer != FORGED and message.exists:
             self._take_ledger(message)
+        elif isinstance(message, CommitRecord):
+            self._seen.commits.append(message)
 
     def _take_ledger(self, state: LedgerState) -> None:
         """The one invariant, as far as it shows from outside: with the sequence every position stays or grows."""
@@ -107,6 +111,10 @@ class Watch:
         """How many ledgers each committer published so far."""
         with self._lock:
             return dict(self._seen.committers)
+
+    def commits(self) -> tuple[CommitRecord, ...]:
+        with self._lock:
+            return tuple(self._seen.commits)
 
     def positions(self, table: str) -> dict[TopicPartition, int]:
         """The newest ledger of the table."""

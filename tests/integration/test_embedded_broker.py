@@ -133,9 +133,12 @@ def test_a_stopped_home_says_so_and_stopping_it_again_does_nothing(kafka: Embedd
 def test_a_broker_that_hangs_is_seen_as_unreachable_and_killed_at_the_deadline(kafka: EmbeddedKafka) -> None:
     (broker,) = kafka.status().brokers
     assert broker.pid is not None
-    os.kill(broker.pid, signal.SIGSTOP)
+    kafka.freeze(1)
     (hanging,) = kafka.status().brokers
     assert (hanging.pid, hanging.reachable) == (broker.pid, False)
+    kafka.thaw(1)
+    assert kafka.status().ready
+    kafka.freeze(1)
     assert kafka.stop(deadline_s=0.5)
     assert brokers_alive(kafka.home) == 0
 

@@ -162,10 +162,21 @@ class EmbeddedKafka:
 
     def kill(self, broker: int) -> None:
         """SIGKILL for broker 1, 2 or 3: it gets no chance to say goodbye. `start` brings it back."""
-        found = [process for process in self._brokers_of(self._known()) if process.node.id == broker]
-        if not found:
-            raise SetupError(f"{self.home} has no broker {broker}")
-        _end(found, signal.SIGKILL, STOP_DEADLINE_S)
+        _end([self._broker(broker)], signal.SIGKILL, STOP_DEADLINE_S)
+
+    def freeze(self, broker: int) -> None:
+        """SIGSTOP for broker 1, 2 or 3: it keeps its connections and says nothing, as on a stalled disk."""
+        self._broker(broker).signal(signal.SIGSTOP)
+
+    def thaw(self, broker: int) -> None:
+        """After `freeze`."""
+        self._broker(broker).signal(signal.SIGCONT)
+
+    def _broker(self, number: int) -> BrokerProcess:
+        for broker in self._brokers_of(self._known()):
+            if broker.node.id == number:
+                return broker
+        raise SetupError(f"{self.home} has no broker {number}")
 
     def status(self) -> KafkaStatus:
         cluster = self._known()

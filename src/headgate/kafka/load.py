@@ -283,7 +283,7 @@ class LoadGenerator:
         workload: Workload,
         record_size: RecordSize,
         *,
-        record_format: str = "json",
+        record_format: str | RecordFormat = "json",
         bad_share: float = 0.0,
         replication: int = BROKER_DEFAULT,
         seed: int = 0,
@@ -294,7 +294,7 @@ class LoadGenerator:
 
         A broker may be away for `delivery_timeout_s` before records count as failed.
         """
-        if record_format not in FORMATS:
+        if isinstance(record_format, str) and record_format not in FORMATS:
             raise ValueError(f"there is no record format {record_format!r}: choose one of {', '.join(FORMATS)}")
         if not 0 <= bad_share <= 1:
             raise ValueError(f"the share of bad records lies between 0 and 1, not at {bad_share:g}")
@@ -306,7 +306,7 @@ class LoadGenerator:
         self._replication = replication
         self._workload = workload
         self._size = record_size
-        self._format = FORMATS[record_format]
+        self._format = FORMATS[record_format] if isinstance(record_format, str) else record_format
         self._bad_share = bad_share
         self._seed = seed
         self._pace = pace or RealTime()

@@ -1,0 +1,224 @@
+"""The pipeline of a long run: loads on dials, topics that grow, upkeep from outside, and a folder that can go away."""
+
+import ctypes
+import os
+import random
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from math import cos, pi
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewPartitions
+
+from headgate.errors import ConfigError, KafkaUnavailable
+from headgate.kafka.load_records import JsonRecords, RecordFormat
+from headgate.kafka.load_topics import prepare_topics
+from headgate.model import TopicPartition
+from headgate.simulation.workload import Steady
+from tests.chaos import parts
+from tests.chaos.harness import BAD_SHARE, RECORD_BYTES, ChaosRun
+from tests.chaos.judgement import Command
+from tests.chaos.parts import Load, wait_until
+from tests.chaos.scene import BURSTS, ODD, SOAK, STEADY
+
+TOTAL_BYTES_PER_S = {STEADY: 60_000.0, BURSTS: 24_000.0}
+"""About one and a half consumers; three times as much is what four can take."""
+_WAVE_S, _WAVE_SHARE = 300.0, 0.3
+_FAVOURED_SHARE = 0.6
+_MOST_OF_A_PARTITION = 80_000.0
+"""More than a consumer is allowed to pack could not be helped by anybody."""
+
+_T = TypeVar("_T")
+Pauses = Generator[float, None, None]
+"""What a fault is while it goes on: each value is how many seconds to leave it alone."""
+
+
+class NotNow(Exception):
+    """The fault cannot happen: nobody is there to suffer it, or the step was not reached."""
+
+
+class Dial:
+    """A load that swings slowly and can be turned while it runs. A topic's total does not depend on its partitions."""
+
+    def __init__(self, partitions: Iterable[TopicPartition], total_bytes_per_s: float) -> None:
+        self.partitions = tuple(partitions)
+        self._total_bytes_per_s = total_bytes_per_s
+        self.level = 1.0
+        self.pushed = False
+        """Three times the load, whatever the level."""
+        self.favoured: TopicPartition | None = None
+
+    def rates(self, t_s: float) -> Mapping[TopicPartition, float]:
+        level = 3.0 if self.pushed else self.level
+        total = self._total_bytes_per_s * level * (1 + _WAVE_SHARE * cos(2 * pi * t_s / _WAVE_S))
+        if self.favoured is None:
+            return dict.fromkeys(self.partitions, min(_MOST_OF_A_PARTITION, total / len(self.partitions)))
+        others = (1 - _FAVOURED_SHARE) * total / (len(self.partitions) - 1)
+        return {
+            p: min(_MOST_OF_A_PARTITION, _FAVOURED_SHARE * total if p == self.favoured else others)
+            for p in self.partitions
+        }
+
+    def edges(self, start_s: float, end_s: float) -> Iterable[float]:
+        return ()
+
+
+class WrongTypes(JsonRecords):
+    """JSON as it should be, but a producer has changed the type of a field."""
+
+    def spoil(self, value: bytes) -> bytes:
+        return value.replace(b'"amount":', b'"amount":"much","cost":', 1)
+
+
+class SoakRun(ChaosRun):
+    def __init__(self, home: Path, seed: int, say: Callable[[str], None]) -> None:
+        super().__init__(home, seed, brokers=3, say=say, scene=SOAK)
+        self.began_at_s = time.time()
+        self.dials: dict[str, Dial] = {}
+        self._dialled: dict[str, Load] = {}
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix="soak")
+        self.spares = False
+        """In the second half the oldest consumer is left alone, so that one of them grows old."""
+        self._upkeep: tuple[parts.Command, float] | None = None
+        self.upkeep: list[Command] = []
+
+    def begin(self) -> None:
+        """From here on it counts: the pipeline runs."""
+        self._began, self.began_at_s = time.monotonic(), time.time()
+
+    def now_s(self) -> float:
+        """Since the run began, by the clock that Kafka and the committer stamp with."""
+        return time.time() - self.began_at_s
+
+    # Load
+
+    def _begin_load(self) -> None:
+        for topic in TOTAL_BYTES_PER_S:
+            self._turn_on(topic)
+
+    def _turn_on(self, topic: str) -> None:
+        dial = Dial([p for p in self.partitions if p.topic == topic], TOTAL_BYTES_PER_S[topic])
+        if topic in self.dials:
+            dial.level = self.dials[topic].level
+        shape, bad = ("raw", 0.0) if topic == STEADY else ("json", BAD_SHARE)
+        self.dials[topic] = dial
+        self._dialled[topic] = Load(self.generator(topic, dial, shape, bad))
+        self._loads.append(self._dialled[topic])
+
+    def add_a_partition(self, topic: str) -> Pauses:
+        """The load pauses for it: who writes must know the new partition first."""
+        load = self._dialled[topic]
+        stopped = self.beside(load.stop)
+        try:
+            yield from until_done(stopped)
+        finally:  # what it wrote counts, also if this is cut short
+            self._reports.append(stopped.result())
+            self._loads.remove(load)
+        count = 1 + sum(p.topic == topic for p in self.partitions)
+        growing = self.beside(lambda: self._grow(topic, count))
+        try:
+            yield from until_done(growing)
+            growing.result()
+        finally:
+            self._turn_on(topic)
+
+    def _grow(self, topic: str, count: int) -> None:
+        for _ in range(10):
+            with suppress(KafkaException):  # no broker answered, or it is done already: the next look tells
+                self._admin.create_partitions([NewPartitions(topic, count)])[topic].result(30)
+            try:
+                grown = prepare_topics(self._admin, {topic: count})
+            except (KafkaUnavailable, ConfigError):  # away, or not yet known everywhere
+                time.sleep(2)
+                continue
+            self.partitions = tuple(sorted({*self.partitions, *grown}))
+            return
+        raise AssertionError(f"{topic} did not get its partition {count}")
+
+    def odd_records(self, shape: RecordFormat | str, bad_share: float, count: int) -> Pauses:
+        """A burst on the topic that has no other load."""
+        workload = Steady.spread([p for p in self.partitions if p.topic == ODD], count * RECORD_BYTES / 4.0)
+        generator = self.generator(ODD, workload, shape, bad_share)
+        written = self.beside(lambda: generator.run(count=count))
+        try:
+            yield from until_done(written)
+        finally:
+            self._reports.append(written.result())
+
+    # Victims
+
+    def a_consumer(self, chance: random.Random) -> tuple[int, int]:
+        """Id and pid of some consumer that owns partitions and may be ended."""
+        running = {n: pid for n in self.watch.owners() if (pid := self.pid(n)) is not None}
+        if self.spares and running:
+            running.pop(min(running, key=lambda n: psutil.Process(running[n]).create_time()))
+        if not running:
+            raise NotNow("no consumer to spare")
+        number = chance.choice(sorted(running))
+        return number, running[number]
+
+    def of_role(self, role: str) -> parts.Command:
+        playing = self.role(role)
+        if not playing:
+            raise NotNow(f"no {role} runs")
+        return playing[-1]
+
+    # Beside the conductor
+
+    def beside(self, task: Callable[[], _T]) -> "Future[_T]":
+        return self._pool.submit(task)
+
+    def maintain(self, points: Path | None = None) -> parts.Command:
+        self._launched += 1
+        return parts.Command(
+            ["maintain", str(self.file), "--apply"], self.home / f"maintain-{self._launched}.txt", points
+        )
+
+    def upkeep_turn(self, every_s: float) -> None:
+        """`headgate maintain --apply` again and again, as a cron job would."""
+        if self._upkeep is None:
+            if not self.upkeep or self.now_s() - self.upkeep[-1].end_s >= every_s:
+                self._upkeep = self.maintain(), self.now_s()
+            return
+        command, start_s = self._upkeep
+        if not command.runs:
+            self.upkeep.append(Command(start_s, self.now_s(), command.exit_code or 0))
+            if command.exit_code == 0:
+                command.output.unlink(missing_ok=True)
+            self._upkeep = None
+
+    def settle(self) -> None:
+        """Dials back to normal, brokers back, upkeep to its end: what follows is drained and counted."""
+        self.kafka.start()
+        for dial in self.dials.values():
+            dial.level, dial.pushed = 1.0, False
+        if self._upkeep is not None:
+            wait_until(lambda: self._upkeep is None or not self._upkeep[0].runs, "the last round of upkeep to end", 120)
+            self.upkeep_turn(0)
+
+    def _clear_away(self) -> None:
+        if self._upkeep is not None and self._upkeep[0].runs:
+            self._upkeep[0].kill()
+        super()._clear_away()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def until_done(task: "Future[Any]") -> Pauses:
+    while not task.done():
+        yield 0.2
+
+
+_AT_FDCWD, _EXCHANGE = -100, 2
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Two names change places at once; nobody ever finds neither (Linux)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(one))

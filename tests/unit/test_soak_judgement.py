@@ -1,0 +1,258 @@
+"""A long run must be able to fail: the judgement over made-up evidence whose answers are known by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.chaos.judgement import (
+    Command,
+    Committed,
+    Evidence,
+    Fault,
+    LagSample,
+    LakeSample,
+    ProcessSample,
+    Promise,
+    Tolerances,
+    covered_s,
+    fault_windows,
+    first_broken,
+    growth_of_bounded,
+    judge,
+    latencies,
+    memory_slopes,
+    merged,
+    recoveries,
+)
+
+HOUR_S = 3600.0
+ALLOWED = Tolerances(slo_s=10.0, slo_share=0.99, allowance_s=30.0, recovery_s=180.0)
+
+
+def _quiet_lags(until_s: float, lag_records: int = 100) -> tuple[LagSample, ...]:
+    return tuple(LagSample(float(t), lag_records, 300 * t, 2) for t in range(int(until_s)))
+
+
+def _process(
+    role: str, life: str, born_s: float, until_s: float, start_bytes: float, per_hour: float
+) -> list[ProcessSample]:
+    return [
+        ProcessSample(t, role, life, t - born_s, int(start_bytes + (t - born_s) * per_hour / HOUR_S), 40)
+        for t in (born_s + 5 * n for n in range(int((until_s - born_s) / 5)))
+    ]
+
+
+def _good() -> Evidence:
+    """An hour in which everything went well: 200 faults of 12 kinds, 25 s each, in windows that leave calm."""
+    faults = tuple(Fault(f"kind {n % 12}", 17.5 * n + 16, 17.5 * n + 18) for n in range(200))
+    lake = tuple(LakeSample(20.0 * n, "lake.a", 30, 50_000, 90, 12, 10**6) for n in range(180))
+    return Evidence(
+        lasted_s=HOUR_S,
+        interrupted=False,
+        violations=(),
+        acknowledged=1000,
+        rows=990,
+        rejected=10,
+        faults=faults,
+        lags=_quiet_lags(HOUR_S + 60),
+        processes=tuple(_process("controller", "1", 0, HOUR_S, 100e6, 0)),
+        lake=lake,
+        commits=(Committed(3700.0, 100, (1.0, 2.0, 3.0)),),
+        upkeep=(Command(3650.0, 3660.0, 0),),
+    )
+
+
+def _kept(seen: Evidence) -> dict[str, bool | None]:
+    return {promise.name: promise.kept for promise in judge(seen, ALLOWED)}
+
+
+def _broken(seen: Evidence) -> str:
+    promise = first_broken(judge(seen, ALLOWED))
+    return "" if promise is None else promise.name
+
+
+# Windows
+
+
+def test_windows_that_touch_become_one_and_others_stay_apart() -> None:
+    assert merged([(50, 60), (0, 10), (5, 20), (20, 21)]) == [(0, 21), (50, 60)]
+
+
+def test_a_fault_window_ends_the_allowance_after_the_harm() -> None:
+    faults = [Fault("a", 100, 104), Fault("b", 120, 125), Fault("c", 300, 300)]
+    assert fault_windows(faults, 30) == [(100, 155), (300, 330)]
+    assert covered_s([(100, 155), (300, 330)], 310) == 65  # the run ends within the second one
+
+
+# Latency
+
+
+def test_records_are_judged_apart_when_any_of_their_time_lay_in_a_window() -> None:
+    commits = [
+        Committed(99.0, 30, (1.0, 2.0, 3.0)),  # gone before it begins
+        Committed(101.0, 20, (0.5, 4.0)),  # the younger half was written in the window, the older one before it
+        Committed(200.0, 10, (12.0,)),  # written at 188, after it
+    ]
+    outside, inside = latencies(commits, [(100.0, 150.0)], slo_s=10.0)
+    assert outside is not None
+    assert inside is not None
+    assert (outside.records, inside.records) == (40, 20)
+    assert outside.within == 0.75  # 30 of 40
+    assert outside.worst_s == 12.0
+    assert inside.within == 1.0
+
+
+def test_a_record_written_in_a_window_is_inside_however_late_it_lands() -> None:
+    outside, inside = latencies([Committed(500.0, 1, (360.0,))], [(100.0, 150.0)], slo_s=10.0)
+    assert outside is None
+    assert inside is not None
+    assert inside.within == 0.0
+
+
+def test_quantiles_weigh_commits_by_their_records() -> None:
+    commits = [Committed(10.0, 985, (1.0,)), Committed(20.0, 15, (9.0,))]
+    outside, _ = latencies(commits, [], slo_s=10.0)
+    assert outside is not None
+    assert (outside.p50_s, outside.p99_s) == (1.0, 9.0)  # 1.5 % took 9 s
+
+
+# Recovery
+
+
+def _lags(values: dict[int, int], until_s: int, calm: int = 100) -> list[LagSample]:
+    current, found = calm, []
+    for t in range(until_s):
+        current = values.get(t, current)
+        found.append(LagSample(float(t), current, 0, 2))
+    return found
+
+
+def test_recovery_lasts_until_lag_is_back_under_what_it_was_and_stays_there() -> None:
+    lags = _lags({20: 5000, 40: 90, 42: 3000, 50: 100}, 100)  # low for two seconds in between
+    [one] = recoveries([Fault("kill", 20, 20)], lags)
+    assert one.took_s == 30  # back at 50
+
+
+def test_faults_that_overlap_are_measured_against_the_lag_before_the_first() -> None:
+    lags = _lags({20: 5000, 60: 100}, 100)
+    assert [r.took_s for r in recoveries([Fault("a", 20, 40), Fault("b", 30, 35)], lags)] == [40, 30]
+
+
+def test_a_storm_that_was_never_got_over_does_not_lower_the_bar_for_the_next() -> None:
+    lags = _lags({20: 5000, 90: 100}, 120)
+    assert [r.took_s for r in recoveries([Fault("a", 20, 25), Fault("b", 60, 65)], lags)] == [70, 30]
+
+
+def test_a_lag_that_never_comes_back_is_no_recovery() -> None:
+    assert recoveries([Fault("kill", 20, 20)], _lags({21: 5000}, 100))[0].took_s is None
+
+
+def test_a_fault_that_did_not_come_about_has_a_window_and_no_recovery() -> None:
+    missed = Fault("handover", 20, 50, happened=False)
+    assert recoveries([missed], _lags({}, 100)) == []
+    assert fault_windows([missed], 30) == [(20, 80)]
+
+
+# Growth
+
+
+def test_a_leak_shows_as_growth_an_hour_of_the_same_process() -> None:
+    seen = replace(_good(), processes=tuple(_process("controller", "1", 0, HOUR_S, 100e6, 50e6)))
+    [slope] = memory_slopes(seen, warm_up_s=180)
+    assert slope.per_hour == pytest.approx(50e6, rel=0.001)
+    assert _broken(seen) == "memory of the controller is flat"  # 30 MB an hour are allowed to a role of 100 MB
+
+
+def test_processes_that_are_replaced_by_larger_ones_did_not_grow() -> None:
+    """A consumer of 300 MB is killed and its successor has 500 MB: each for itself is flat."""
+    lives = [*_process("consumer", "1", 0, 2600, 300e6, 0), *_process("consumer", "2", 2600, 3600, 500e6, 0)]
+    [slope] = memory_slopes(replace(_good(), processes=tuple(lives)), warm_up_s=180)
+    assert slope.per_hour == 0
+    assert (slope.lives, slope.most) == (2, 500e6)
+
+
+def test_warming_up_is_no_leak() -> None:
+    """200 MB within the first two minutes of a life that begins in the second half, and none afterwards."""
+    young = [
+        ProcessSample(t, "consumer", "1", t - 2000, int(300e6 + min(120, t - 2000) / 120 * 200e6), 40)
+        for t in range(2000, 3600, 5)
+    ]
+    [slope] = memory_slopes(replace(_good(), processes=tuple(young)), warm_up_s=180)
+    assert slope.per_hour == 0
+
+
+def test_lives_too_short_to_tell_are_not_called_flat() -> None:
+    lives = [s for n in range(12) for s in _process("consumer", str(n), 300.0 * n, 300.0 * (n + 1), 300e6, 900e6)]
+    seen = replace(_good(), processes=tuple(lives))
+    assert _kept(seen)["memory of the consumer is flat"] is None
+
+
+def test_open_files_that_grow_break_their_promise() -> None:
+    leaking = tuple(replace(s, open_files=40 + int(s.at_s / 60)) for s in _good().processes)  # 60 an hour
+    assert _broken(replace(_good(), processes=leaking)) == "open files of the controller are flat"
+
+
+def test_what_upkeep_keeps_bounded_is_compared_between_quarters() -> None:
+    growing = [(float(t), 10.0 + t / 360) for t in range(0, 3600, 20)]  # 10 … 20; medians 13.7 and 18.7
+    assert growth_of_bounded(growing, HOUR_S) == pytest.approx(18.75 / 13.75, rel=0.01)
+    assert growth_of_bounded(growing, 600.0) is None  # ten minutes cannot tell
+
+
+# Promises
+
+
+def test_a_good_hour_keeps_every_promise() -> None:
+    assert [name for name, kept in _kept(_good()).items() if kept is not True] == []
+
+
+def test_one_record_lost_breaks_the_gravest_promise() -> None:
+    assert _broken(replace(_good(), rows=989)) == "every record exactly once"
+
+
+def test_a_violation_of_the_count_breaks_it_even_if_the_totals_agree() -> None:
+    assert _broken(replace(_good(), violations=("steady[0]: 1 rows are doubled",))) == "every record exactly once"
+
+
+def test_a_run_in_which_nothing_was_written_proves_nothing() -> None:
+    assert _broken(replace(_good(), acknowledged=0, rows=0, rejected=0)) == "every record exactly once"
+
+
+def test_too_few_faults_or_too_few_kinds_are_not_enough_harm() -> None:
+    good = _good()
+    assert _broken(replace(good, faults=good.faults[:199])) == "enough harm"
+    assert _broken(replace(good, faults=tuple(replace(f, kind="one") for f in good.faults))) == "enough harm"
+    missed = (replace(good.faults[0], happened=False), *good.faults[1:])
+    assert _broken(replace(good, faults=missed)) == "enough harm"
+
+
+def test_an_interrupted_run_is_not_blamed_for_too_few_faults() -> None:
+    good = _good()
+    assert _kept(replace(good, interrupted=True, faults=good.faults[:5]))["enough harm"] is None
+
+
+def test_lag_that_stays_breaks_the_promise_of_recovery() -> None:
+    stuck = tuple(replace(lag, lag_records=10_000) if lag.at_s >= 2991.0 else lag for lag in _good().lags)
+    assert _broken(replace(_good(), lags=stuck)) == "every fault got over within 180 s"
+
+
+def test_late_records_outside_windows_break_the_slo_and_inside_they_do_not() -> None:
+    late_in_calm = (Committed(3700.0, 98, (1.0,)), Committed(3700.0, 2, (11.0,)))
+    assert _broken(replace(_good(), commits=late_in_calm)) == "99% of records within 10 s outside fault windows"
+    late_in_storm = (Committed(3700.0, 98, (1.0,)), Committed(500.0, 50, (60.0,)))
+    assert _broken(replace(_good(), commits=late_in_storm)) == ""
+
+
+def test_snapshots_that_pile_up_break_their_promise() -> None:
+    piling = tuple(replace(s, snapshots=30 + int(s.at_s / 30)) for s in _good().lake)
+    assert _broken(replace(_good(), lake=piling)) == "snapshots of lake.a stay bounded"
+
+
+def test_upkeep_may_fail_in_a_window_but_not_in_calm() -> None:
+    name = "headgate maintain --apply works outside fault windows"
+    assert _broken(replace(_good(), upkeep=(Command(3650.0, 3660.0, 1),))) == name
+    assert _broken(replace(_good(), upkeep=(Command(100.0, 110.0, 1),))) == ""
+
+
+def test_the_first_broken_promise_is_the_gravest() -> None:
+    promises = [Promise("a", True, ""), Promise("b", None, ""), Promise("c", False, ""), Promise("d", False, "")]
+    assert first_broken(promises) == promises[2]
