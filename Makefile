@@ -26,7 +26,7 @@ types: $(INSTALLED)
 	$(BIN)/mypy
 
 unit: $(INSTALLED)
-	$(BIN)/python -m pytest -q tests/unit tests/property
+	$(BIN)/python -m pytest -q -n auto tests/unit tests/property
 
 integration: $(INSTALLED)
 	$(BIN)/python -m pytest -q tests/integration tests/chaos -m "not slow"

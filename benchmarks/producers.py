@@ -1,6 +1,6 @@
 """What a partitioner costs a producer: against confluent-kafka's plain produce, record by record, in one run.
 
-`python -m benchmarks.producers` runs this alone. Three brokers, 100-byte records, acks=1; a round sends and flushes the
+`python -m benchmarks producers` runs this alone. Three brokers, 100-byte records, acks=1; a round sends and flushes the
 same number of records with each producer in turn.
 """
 
@@ -127,9 +127,3 @@ def swaps() -> list[Ratio]:
         what = f"{name}: all choices anew, {nodes} nodes, {topics:,} topics, {topics * partitions:,} partitions"
         results.append(of_rounds(what, "making the view", rounds))
     return results
-
-
-if __name__ == "__main__":
-    from benchmarks.__main__ import show
-
-    show(run())

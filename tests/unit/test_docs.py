@@ -72,7 +72,8 @@ def test_every_make_target_in_a_block_is_in_the_makefile() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     for block, command in COMMANDS:
         if words(command)[:1] == ["make"]:
-            assert set(words(command)[1:]) <= targets, f"{block.place}: {command}"
+            asked = {word for word in words(command)[1:] if not re.match(r"[A-Z]+=", word)}
+            assert asked <= targets, f"{block.place}: {command}"
 
 
 def test_commands_stand_in_blocks_that_are_checked() -> None:
