@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from tests.chaos.faults import FAULTS, FaultKind
 from tests.chaos.judgement import Fault
@@ -17,9 +18,11 @@ _TOO_LATE_S = 20.0
 @dataclass
 class _Active:
     of: FaultKind
+    planned: Planned
     began_s: float
     pauses: Pauses
-    resume_s: float
+    resume_s: float = inf
+    """Until it has paused for the first time, infinite."""
 
 
 class Conductor:
@@ -62,7 +65,7 @@ class Conductor:
                     self._leave_out(of, "another one of its kind took too long")
                 continue
             self._left.remove(planned)
-            active = _Active(of, now_s, of.harm(self._run, random.Random(planned.seed)), now_s)
+            active = _Active(of, planned, now_s, of.harm(self._run, random.Random(planned.seed)))
             self._active.append(active)
             busy.add(of.room)
             self._resume(active)
@@ -78,7 +81,10 @@ class Conductor:
             lasted_s = now_s - active.began_s
             self._run.say(f"{name}" + (f", for {lasted_s:.0f} s" if lasted_s >= 1 else ""))
         except NotNow as reason:
-            self._leave_out(active.of, str(reason), active.began_s)
+            if active.resume_s == inf and self._run.now_s() <= active.planned.at_s + _TOO_LATE_S:
+                self._left.append(active.planned)  # somebody to suffer it may still come
+            else:
+                self._leave_out(active.of, str(reason), active.began_s)
         except Exception as error:  # noqa: BLE001  harm done at the same time may be in its way, in any manner
             self._leave_out(active.of, repr(error), active.began_s)
         self._active.remove(active)

@@ -46,6 +46,8 @@ ROLES = ("monitor", "committer", "controller")
 class ChaosRun:
     """Use as a context: the pipeline runs inside it and nothing of it is left afterwards."""
 
+    drain_deadline_s = RECOVERY_DEADLINE_S
+
     def __init__(
         self, home: Path, seed: int, brokers: int = 1, say: Callable[[str], None] = print, scene: Scene = CHAOS
     ) -> None:
@@ -299,7 +301,7 @@ class ChaosRun:
         return count(self.scene, self.pipeline, self.partitions, self._reports, violations)
 
     def _drain(self) -> None:
-        self.consumes_again()
+        self.consumes_again(self.drain_deadline_s)
         wait_until(lambda: lag_records(self.pipeline, self.settings) == 0, "lag 0", 30)
 
 

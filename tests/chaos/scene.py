@@ -19,6 +19,8 @@ class Scene:
     batch: str = "200 kB"
     rate_cap: str = "200 kB/s"
     """What a consumer reads in one cycle, and a second, at most: how fast it catches up."""
+    start_deadline: str = "120 s"
+    """How long a consumer may take to be ready; on a machine busy with something else a JVM takes minutes."""
     slo: str = "{}"
     upkeep: str = ""
     """Settings of the lake beyond the commit interval, as YAML."""
@@ -30,6 +32,7 @@ class Scene:
             tables="".join(_table(topic, table) for topic, table in self.tables.items()),
             batch=self.batch,
             rate_cap=self.rate_cap,
+            start_deadline=self.start_deadline,
             slo=self.slo,
             upkeep=self.upkeep.replace("\n", "\n  "),
         )
@@ -72,13 +75,13 @@ monitor:
 controller:
   heartbeat_deadline_s: 4 s
   ack_deadline_s: 15 s
-  ready_deadline_s: 120 s
+  ready_deadline_s: {start_deadline}
   stale_after_s: 20 s
   discover_s: 2 s
 fleet:
   kind: processes
   max_consumers: 4
-  start_deadline_s: 120 s
+  start_deadline_s: {start_deadline}
   stop_deadline_s: 20 s
 """
 
@@ -89,6 +92,7 @@ SOAK = Scene(
     partitions=3,
     batch="1 MB",
     rate_cap="400 kB/s",
+    start_deadline="300 s",
     slo="{latency_s: 10 s, quantile: 0.99}",
     upkeep="maintain_every_s: 45 s\ntarget_file_bytes: 8 MB\norphan_age_s: 2 min",
 )
