@@ -83,6 +83,11 @@ def test_a_pipeline_is_examined_and_its_decisions_explained_before_while_and_aft
     assert "t3 consumers ready" in text
     assert f"{topic}-1 – → 1" in text
 
+    # Records that the lake misses: the doctor looks up how old the first of them is.
+    load.run(count=200)
+    code, found, said = verdicts(file)
+    assert (found["broker"], found["retention"]) == ("ok", "ok"), said
+
     # Another program moves the group's offsets: said, with both numbers, and no reason to fail.
     mirror = GroupMirror(librdkafka_settings(pipeline), pipeline.group)
     mirror.write({partitions[0]: 3})

@@ -113,7 +113,12 @@ def written_at_ms(
     settings: Mapping[str, Any], positions: Mapping[TopicPartition, int], deadline_s: float = 10
 ) -> dict[TopicPartition, int]:
     """The timestamp of the first record at or after each offset; what does not come in time is left out."""
-    small = {"fetch.max.bytes": 100_000, "max.partition.fetch.bytes": 10_000, "queued.max.messages.kbytes": 1000}
+    small = {
+        "message.max.bytes": 100_000,  # librdkafka refuses a smaller fetch.max.bytes; a larger record is still read
+        "fetch.max.bytes": 100_000,
+        "max.partition.fetch.bytes": 10_000,
+        "queued.max.messages.kbytes": 1000,
+    }
     consumer = Consumer({**settings, **small, "group.id": "headgate-no-group", "enable.auto.commit": False})
     found: dict[TopicPartition, int] = {}
     until = time.monotonic() + deadline_s
