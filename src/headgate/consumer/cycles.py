@@ -293,6 +293,8 @@ class Cycles:
             self._positions.announced(announcement, time.monotonic())
             self._outbox.send(self._topics.announcements, announcement)
             told[table] = result
+            if list(result.ranges) != cycle.batch.ranges.get(table, []):  # cut short: the rest is read again
+                self._put_back(table)
         self._outbox.flush()
         if told:
             reach("cycle.announced")
