@@ -6,7 +6,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -104,15 +104,16 @@ class ChaosRun:
         self.say("the pipeline runs")
 
     def _clear_away(self) -> None:
-        for command in [*self._by_hand, *(c for commands in self._roles.values() for c in commands)]:
-            if command.runs:
-                command.kill()
-        ProcessFleet(lambda _: [], self.home).close(force=True)
-        for load in self._loads:
-            load.stop()
-        if hasattr(self, "watch"):
-            self.watch.close()
-        self.kafka.stop()
+        with ExitStack() as steps:  # the last first, and each of them whatever becomes of the others
+            steps.callback(self.kafka.stop)
+            if hasattr(self, "watch"):
+                steps.callback(self.watch.close)
+            for load in self._loads:
+                steps.callback(load.stop)
+            steps.callback(lambda: ProcessFleet(lambda _: [], self.home).close(force=True))
+            for command in [*self._by_hand, *(c for commands in self._roles.values() for c in commands)]:
+                if command.runs:
+                    steps.callback(command.kill)
 
     # Roles and consumers
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -249,6 +250,15 @@ def test_a_consumer_whose_controller_died_before_writing_its_pid_is_adopted(proc
     (processes.home / "consumers" / "4" / "pid.json").unlink()
     assert processes.fleet().running() == {4}
     assert pid_of(processes, 4) == pid
+
+
+def test_a_consumer_whose_folder_was_deleted_while_it_lived_is_adopted(processes: ProcessYard) -> None:
+    processes.fleet().start(1)
+    eventually(lambda: lives(processes, 1) == 1)
+    pid = pid_of(processes, 1)
+    shutil.rmtree(processes.home / "consumers" / "1")
+    assert processes.fleet().running() == {1}
+    assert pid_of(processes, 1) == pid
 
 
 def test_a_stranger_with_a_recycled_pid_is_neither_counted_nor_signalled(processes: ProcessYard) -> None:

@@ -43,6 +43,7 @@ class StateFile:
             "control_offset": state.control_offset,
             "epoch": state.epoch,
         }
+        self._path.parent.mkdir(parents=True, exist_ok=True)  # somebody may have deleted it while we lived
         aside = self._path.with_suffix(f".{state.incarnation}.tmp")
         with open(aside, "w") as file:
             json.dump(content, file)

@@ -140,6 +140,7 @@ class ProcessFleet:
 
     def _write(self, consumer_id: int, identity: Identity) -> None:
         file = self._pid_file(consumer_id)
+        file.parent.mkdir(parents=True, exist_ok=True)  # somebody may have tidied up while the consumer lived
         draft = file.with_suffix(".new")
         draft.write_text(json.dumps(asdict(identity)))
         draft.replace(file)
