@@ -207,7 +207,7 @@ def kill_all_brokers(run: SoakRun, chance: random.Random) -> Pauses:
 def _brokers_back(run: SoakRun) -> Pauses:
     """A start that took too long on a busy machine has cleared away after itself, and is tried again."""
     for _ in range(5):
-        started = run.beside(run.kafka.start)
+        started = run.beside(run.start_brokers)
         yield from until_done(started)
         if started.exception() is None:
             return

@@ -40,6 +40,8 @@ BYTES_PER_S_OF_A_PARTITION = 35_000.0
 """Two partitions fill a consumer: the steady topic alone needs two consumers, with a surge on bursts it is three."""
 RECOVERY_DEADLINE_S = 180.0
 SET_UP_DEADLINE_S = 400.0
+DELIVERY_TIMEOUT_S = 900.0
+"""A record given up by its producer may have landed or not: nobody could count any more."""
 ROLES = ("monitor", "committer", "controller")
 
 
@@ -207,6 +209,7 @@ class ChaosRun:
             record_format=record_format,
             bad_share=bad_share,
             seed=self.chance.randrange(1 << 30),
+            delivery_timeout_s=DELIVERY_TIMEOUT_S,
         )
 
     def surge(self) -> None:

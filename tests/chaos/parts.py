@@ -94,7 +94,7 @@ class Load:
                 if self._stop.is_set():
                     self._report = LoadReport({}, 0.0, True, {})
 
-    def stop(self, deadline_s: float = 150.0) -> LoadReport:
+    def stop(self, deadline_s: float = 1000.0) -> LoadReport:
         self._stop.set()
         self._thread.join(deadline_s)
         if self._report is None:

@@ -31,6 +31,7 @@ TOTAL_BYTES_PER_S = {STEADY: 84_000.0, BURSTS: 36_000.0}
 do."""
 _WAVE_S, _WAVE_SHARE = 300.0, 0.3
 _FAVOURED_SHARE = 0.6
+_BROKERS_DEADLINE_S = 300.0
 _MOST_OF_A_PARTITION = 80_000.0
 """More than a consumer is allowed to pack could not be helped by anybody."""
 
@@ -154,6 +155,9 @@ class SoakRun(ChaosRun):
         finally:
             self._reports.append(written.result())
 
+    def start_brokers(self) -> None:
+        self.kafka.start(deadline_s=_BROKERS_DEADLINE_S)
+
     # Victims
 
     def a_consumer(self, chance: random.Random) -> tuple[int, int]:
@@ -198,7 +202,7 @@ class SoakRun(ChaosRun):
 
     def settle(self) -> None:
         """Dials back to normal, brokers back, upkeep to its end: what follows is drained and counted."""
-        self.kafka.start()
+        self.start_brokers()
         for dial in self.dials.values():
             dial.level, dial.pushed = 1.0, False
         if self._upkeep is not None:
