@@ -28,6 +28,18 @@ def java_settings(pipeline: Pipeline) -> dict[str, str]:
     }
 
 
+def reader_settings(pipeline: Pipeline) -> dict[str, str]:
+    """What librdkafka takes to read records in Spark's workers. What it does of its own accord is set beside it."""
+    kafka = pipeline.kafka
+    return {
+        "isolation.level": kafka.isolation,
+        "fetch.max.bytes": str(kafka.fetch_max_bytes),
+        "max.partition.fetch.bytes": str(kafka.max_partition_fetch_bytes),
+        "group.id": f"{pipeline.group}-reader",  # asked for; it neither joins nor commits
+        **librdkafka_settings(pipeline),
+    }
+
+
 _KAFKA_PYTHON = {
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",

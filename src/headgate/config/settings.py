@@ -77,6 +77,12 @@ class Consumer(Section):
         "plans one while its cores work on the other. A command waits for all of them. One at a time with a rate cap, "
         "or with inline SQL on Spark Connect.",
     )
+    reader: Literal["auto", "connector"] = Field(
+        default="auto",
+        description="What reads the records inside Spark. Default auto: where its Python workers run on this machine, "
+        "they read with librdkafka, with a query that is planned once; elsewhere Spark's Kafka connector reads, with a "
+        "query for every cycle. connector: always that.",
+    )
     rate_cap_bytes_per_s: BytesPerS | None = Field(
         default=None,
         description="Most bytes a consumer reads per second. Default: no cap. A cap near "

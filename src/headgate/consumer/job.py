@@ -10,25 +10,25 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
+from headgate.config.clients import reader_settings
 from headgate.config.pipeline import Pipeline, Table
 from headgate.config.table import REJECTED_SUFFIX
-from headgate.consumer import counting, parquet
+from headgate.consumer import counting, parquet, reading
 from headgate.consumer.decode import META, REASON
 from headgate.consumer.files import Warehouse
 from headgate.consumer.gaps import gaps
 from headgate.consumer.isolate import isolate
 from headgate.consumer.query import BadRecord, TableQuery
-from headgate.consumer.spark import reason
+from headgate.consumer.spark import reason, workers_have_headgate
+from headgate.consumer.standing import Seen, StandingQuery
 from headgate.errors import ConsumerError, SparkLost
 from headgate.lake.latency import QUANTILE_POINTS, merge_quantiles
 from headgate.model import CycleStats, Range, Skip, TopicPartition
 
 log = logging.getLogger(__name__)
-
-cloudpickle.register_pickle_by_value(parquet)  # type: ignore[no-untyped-call]  # workers need not have Headgate
 
 _WORTH_A_TASK_BYTES = 8_000_000
 """Payload from which another task, and so another file, is worth it where there are cores to run it."""
@@ -65,6 +65,11 @@ class TableJob:
         self._bytes_per_record = 0.0
         self._cores = _cores(spark)
         self._drops_observations = False
+        self._standing = None
+        if pipeline.consumer.reader != "connector" and workers_have_headgate(spark):
+            self._standing = StandingQuery(self._query, {**reader_settings(pipeline), **reading.SETTINGS}, self._split)
+        else:
+            cloudpickle.register_pickle_by_value(parquet)  # type: ignore[no-untyped-call]
         self._most_records: int | None = None
         """Fewer at a time while looking for bad records took too long to get anywhere."""
         self.schema = self._query.schema
@@ -78,7 +83,10 @@ class TableJob:
         """Runs the whole way once with made-up records, so that the first real cycle does not pay for Spark's start."""
         try:
             decoded = self._query.made_up(100).observe(Observation(), *counting.metrics([]))
-            written = self._save_good(self._query.good(decoded), stem, 100)
+            good, by = self._split(self._query.good(decoded))
+            written = self._save(good, self._table.name, stem, by, 1)
+            if self._standing is not None:
+                self._run_standing(self._standing, (), stem)
             if written.files:
                 self._warehouse.remove_folder(self._warehouse.data_folder(self._table.name, stem))
         except (PySparkException, Py4JError) as error:
@@ -115,12 +123,11 @@ class TableJob:
     # Writing
 
     def _write(self, ranges: tuple[Range, ...], bad: tuple[BadRecord, ...], stem: str) -> JobResult:
-        measured = self._size_turns.choose(ranges)
-        seen = Observation()
-        decoded = self._query.decoded(ranges).observe(seen, *counting.metrics(measured))
-        written = self._save_good(self._query.good(decoded, bad), stem, sum(r.offsets for r in ranges))
-        numbers = seen.get if written.rows else self._seen_or_counted(seen, ranges, measured)
-        records, bad_count = int(numbers["records"] or 0), int(numbers["bad"] or 0) + len(bad)
+        if self._standing is not None and not bad:
+            written, seen = self._run_standing(self._standing, ranges, stem)
+        else:
+            written, seen = self._run_once(ranges, bad, stem)
+        records, bad_count = seen.records, seen.bad + len(bad)
         try:
             filtered = self._filtered(records, written.rows, bad_count)
         except ConsumerError:
@@ -132,14 +139,35 @@ class TableJob:
             rows=written.rows,
             rejected=bad_count,
             filtered=filtered,
-            payload_bytes=int(numbers["bytes"] or 0),
+            payload_bytes=seen.payload_bytes,
             timestamps_ms=written.timestamps_ms,
         )
         if records:
             self._bytes_per_record = stats.payload_bytes / records
+        return JobResult(ranges, written.files, rejected_files, self._skips(ranges, records), stats, seen.sizes)
+
+    def _run_standing(self, standing: StandingQuery, ranges: tuple[Range, ...], stem: str) -> tuple[Written, Seen]:
+        """Read by Spark's Python workers, with a plan that may be used again."""
+        filesystem, folder, prefix = self._warehouse.open(self._warehouse.data_folder(self._table.name, stem))
+        parts, seen = standing.run(ranges, self._files(ranges), filesystem, folder)
+        return _written(parts, prefix), seen or self._counted(ranges)
+
+    def _run_once(self, ranges: tuple[Range, ...], bad: tuple[BadRecord, ...], stem: str) -> tuple[Written, Seen]:
+        """Read by Spark's connector, with a plan for these offsets."""
+        measured = self._size_turns.choose(ranges)
+        seen = Observation()
+        decoded = self._query.decoded(ranges).observe(seen, *counting.metrics(measured))
+        good, by = self._split(self._query.good(decoded, bad))
+        written = self._save(good, self._table.name, stem, by, self._files(ranges))
+        numbers = seen.get if written.rows else self._seen_or_counted(seen, ranges, measured)
         sizes = counting.sizes(measured, numbers)
         self._size_turns.measured(sizes)
-        return JobResult(ranges, written.files, rejected_files, self._skips(ranges, records), stats, sizes)
+        return written, _seen(numbers, sizes)
+
+    def _counted(self, ranges: tuple[Range, ...]) -> Seen:
+        """Of a batch that Spark did not have to read to know that nothing is left of it."""
+        row = self._query.decoded(ranges).agg(*counting.metrics([])).collect()[0]
+        return _seen(row.asDict(), {})
 
     def _seen_or_counted(
         self, seen: Observation, ranges: tuple[Range, ...], measured: Sequence[Range]
@@ -168,7 +196,8 @@ class TableJob:
             )
         return dropped
 
-    def _save_good(self, good: DataFrame, stem: str, offsets: int) -> Written:
+    def _split(self, good: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
+        """With a column for each of the table's partition values, to split files by."""
         by = []
         for number, wanted in enumerate(self._table.partition_by):
             value = F.col(wanted.column)
@@ -176,8 +205,11 @@ class TableJob:
                 value = F.date_trunc(wanted.transform, value)
             by.append(f"{_PARTITION_VALUE}_{number}")
             good = good.withColumn(by[-1], _text(value))
-        files = file_count(offsets * self._bytes_per_record, self._table.target_file_bytes, self._cores)
-        return self._save(good, self._table.name, stem, tuple(by), files)
+        return good, tuple(by)
+
+    def _files(self, ranges: Sequence[Range]) -> int:
+        expected_bytes = sum(r.offsets for r in ranges) * self._bytes_per_record
+        return file_count(expected_bytes, self._table.target_file_bytes, self._cores)
 
     def _save_rejected(
         self, ranges: tuple[Range, ...], bad: tuple[BadRecord, ...], stem: str, expected: int
@@ -193,13 +225,7 @@ class TableJob:
         filesystem, folder, prefix = self._warehouse.open(self._warehouse.data_folder(table, stem))
         write = parquet.writer(filesystem, folder, by, "_timestamp", QUANTILE_POINTS)
         parts = rows.coalesce(files).mapInArrow(write, parquet.WRITTEN).collect()
-        points = [(tuple(map(float, part.timestamps_ms)), part.rows) for part in parts]
-        timestamps = (merge_quantiles(points, i / (QUANTILE_POINTS - 1)) for i in range(QUANTILE_POINTS))
-        return Written(
-            files=tuple(sorted({prefix + part.path for part in parts})),
-            rows=sum(part.rows for part in parts),
-            timestamps_ms=tuple(int(t) for t in timestamps if t is not None),
-        )
+        return _written(parts, prefix)
 
     def _skips(self, ranges: tuple[Range, ...], records: int) -> tuple[Skip, ...]:
         missing = sum(r.offsets for r in ranges) - records
@@ -236,6 +262,20 @@ class TableJob:
         if again is None:
             raise ConsumerError(f"table {self._table.name}: fails on some tries only, trying again: {why}")
         return again
+
+
+def _written(parts: Sequence[Row], prefix: str) -> Written:
+    points = [(tuple(map(float, part.timestamps_ms)), part.rows) for part in parts]
+    timestamps = (merge_quantiles(points, i / (QUANTILE_POINTS - 1)) for i in range(QUANTILE_POINTS))
+    return Written(
+        files=tuple(sorted({prefix + part.path for part in parts})),
+        rows=sum(part.rows for part in parts),
+        timestamps_ms=tuple(int(t) for t in timestamps if t is not None),
+    )
+
+
+def _seen(numbers: dict[str, Any], sizes: dict[TopicPartition, float]) -> Seen:
+    return Seen(int(numbers["records"] or 0), int(numbers["bytes"] or 0), int(numbers["bad"] or 0), sizes)
 
 
 def _try(rows: DataFrame) -> None:

@@ -37,7 +37,7 @@ class TableQuery:
         self._naming = threading.Lock()
         settle(self.spark, pipeline.consumer.spark.conf)
         self._table = table
-        self._decode, self._columns = decoder(table)
+        self.decode, self._columns = decoder(table)
         self._transform = import_transform(table.transform, pipeline.folder) if table.transform else None
         if self._transform is not None:
             ship_modules(spark, pipeline.folder)
@@ -51,6 +51,11 @@ class TableQuery:
     def may_fail(self) -> bool:
         """Whether anything of the user's runs on the records."""
         return bool(self._transform or self._table.sql or self._table.where)
+
+    @property
+    def calls_a_function(self) -> bool:
+        """Whether a function of the user's puts the query together."""
+        return self._transform is not None
 
     def _checked_schema(self) -> str:
         """The table's schema as Spark's JSON; refuses what cannot work or loses where a record came from."""
@@ -95,11 +100,11 @@ class TableQuery:
         return self.spark.read.format("kafka").options(**self._options, **texts).load()
 
     def decoded(self, ranges: Iterable[Range]) -> DataFrame:
-        return self._decode(self.read(ranges))
+        return self.decode(self.read(ranges))
 
     def made_up(self, records: int) -> DataFrame:
         """Records that no topic holds, decoded."""
-        return self._decode(
+        return self.decode(
             self.spark.range(records).selectExpr(
                 "CAST(NULL AS BINARY) AS key",
                 "CAST(CAST(id AS STRING) AS BINARY) AS value",

@@ -35,6 +35,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
+_OUR_WORKERS = {"spark.python.daemon.module": "headgate.consumer.python_daemon"}
+
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -88,6 +90,7 @@ def start_session(
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(python_path), os.environ.get("PYTHONPATH"))))
     settings = {
         **SETTINGS,
+        **(_OUR_WORKERS if _is_our_python(master) else {}),
         "spark.jars": ",".join(paths),
         "spark.local.dir": str(logs / "spark-local"),
         "spark.sql.warehouse.dir": str(logs / "spark-warehouse"),
@@ -107,6 +110,18 @@ def start_session(
         session: SparkSession = builder.getOrCreate()
     _keep_quiet(session)
     return session
+
+
+def _is_our_python(master: str) -> bool:
+    """Whether Spark's Python workers run on this machine and with this Python."""
+    return master.startswith("local") and os.environ.get("PYSPARK_PYTHON") == sys.executable
+
+
+def workers_have_headgate(session: SparkSession) -> bool:
+    if not hasattr(session, "_jsparkSession"):  # Spark Connect
+        return False
+    conf = session.sparkContext.getConf()
+    return all(conf.get(key) == value for key, value in _OUR_WORKERS.items())
 
 
 def _keep_quiet(session: SparkSession) -> None:
