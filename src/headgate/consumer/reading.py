@@ -54,7 +54,10 @@ SETTINGS: Mapping[str, str] = {
     "auto.offset.reset": "error",
     # At the end of the log the broker holds an answer back this long, and the next task's first request waits for it.
     "fetch.wait.max.ms": "20",
-    "queued.max.messages.kbytes": "32768",
+    # Reading ahead beyond the range is waste, waiting after the queue was full for a moment as well.
+    "queued.min.messages": "1000",
+    "queued.max.messages.kbytes": "8192",
+    "fetch.queue.backoff.ms": "5",
 }
 
 Share = Sequence[tuple[str, int, int, int]]
