@@ -111,7 +111,7 @@ class TableQuery:
                 "'made up' AS topic",
                 "0 AS partition",
                 "id AS offset",
-                "current_timestamp() AS timestamp",
+                "timestamp_seconds(id) AS timestamp",
                 "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
             )
         )
