@@ -1,0 +1,136 @@
+"""A producer that writes to a collector cluster and is not cut off when that is lost: it turns to the main one (B-44)."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from headgate.errors import ConfigError
+from headgate.producers.confluent import FULL_S, BalancedProducer
+from headgate.producers.protocol import Partitioner
+from headgate.producers.registry import DEFAULT
+
+log = logging.getLogger(__name__)
+
+OnDelivery = Callable[[Any, Any], None]
+
+UNANSWERED = (KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+"""Errors of records that the collector did not acknowledge in time; others would be met again at the main cluster."""
+ANSWER_S = 5.0
+
+
+class FallbackProducer:
+    """Writes to the collector while it acknowledges within `lost_after_s`, else straight to the main cluster. Asks every
+    `again_s` whether the collector is back, and then writes to it again.
+
+    What the collector has not acknowledged goes to the main cluster, in order. The collector may have it nevertheless:
+    then it arrives twice. What it did acknowledge is forwarded when it is back, after what was written directly.
+    `on_delivery` is called once for a record, by `poll` or `flush`, with the answer that counts.
+    """
+
+    def __init__(
+        self,
+        collector: Mapping[str, Any],
+        main: Mapping[str, Any],
+        *,
+        partitioner: str | Partitioner = DEFAULT,
+        lost_after_s: float = 10.0,
+        again_s: float = 30.0,
+    ) -> None:
+        """`partitioner` is for what is written directly."""
+        if not lost_after_s > 0 or not again_s > 0:
+            raise ConfigError(f"lost_after_s and again_s must be above 0, not {lost_after_s} and {again_s}")
+        patience = {"message.timeout.ms": round(1000 * lost_after_s), "linger.ms": min(5, 500 * lost_after_s)}
+        self._collector = BalancedProducer({**patience, **collector})
+        self._main = BalancedProducer(main, partitioner=partitioner)
+        self._again_s = again_s
+        self._direct = False
+        self._back, self._closed = threading.Event(), threading.Event()
+
+    @property
+    def direct(self) -> bool:
+        """Whether records are written straight to the main cluster."""
+        return self._direct
+
+    def produce(
+        self,
+        topic: str,
+        value: str | bytes | None = None,
+        key: str | bytes | None = None,
+        on_delivery: OnDelivery | None = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> None:
+        """BufferError if the client's queue is full, as ever: poll, and try again."""
+        if self._direct and self._back.is_set():
+            log.info("the collector answers again, so records are written to it")
+            self._direct = False
+        if self._direct:
+            while len(self._collector):  # older records first
+                self._collector.poll(FULL_S)
+            self._main.produce(topic, value, key, on_delivery=on_delivery, timestamp=timestamp, headers=headers)
+            return
+        at_ms = timestamp or round(1000 * time.time())  # the same wherever it ends up
+
+        def answered(error: Any, message: Any) -> None:
+            if error is not None and error.code() in UNANSWERED:
+                self._go_direct(error)
+                self._send_on(topic, value, key, on_delivery, at_ms, headers)
+            elif on_delivery is not None:
+                on_delivery(error, message)
+
+        self._collector.produce(topic, value, key, on_delivery=answered, timestamp=at_ms, headers=headers)
+
+    def poll(self, timeout_s: float = 0) -> int:
+        """As confluent-kafka's: reports that were served."""
+        first, second = (self._main, self._collector) if self._direct else (self._collector, self._main)
+        return int(first.poll(timeout_s)) + int(second.poll(0))
+
+    def flush(self, timeout_s: float) -> int:
+        """How many records are still without an answer."""
+        until_s = time.monotonic() + timeout_s
+        left = self._collector.flush(timeout_s)
+        return int(left) + int(self._main.flush(max(0.0, until_s - time.monotonic())))
+
+    def close(self) -> None:
+        self._closed.set()
+        self._collector.purge()
+        self._collector.close()
+        self._main.close()
+
+    def _go_direct(self, error: Any) -> None:
+        if self._direct:
+            return
+        log.warning("the collector did not acknowledge in time (%s): writing to the main cluster", error.str())
+        self._direct = True
+        self._back.clear()
+        self._collector.purge()  # what waits for the collector fails now, in order, and is sent on
+        threading.Thread(target=self._watch, name="headgate-collector", daemon=True).start()
+
+    def _send_on(
+        self,
+        topic: str,
+        value: str | bytes | None,
+        key: str | bytes | None,
+        on_delivery: OnDelivery | None,
+        at_ms: int,
+        headers: Any,
+    ) -> None:
+        while True:
+            try:
+                self._main.produce(topic, value, key, on_delivery=on_delivery, timestamp=at_ms, headers=headers)
+                return
+            except BufferError:
+                self._main.poll(FULL_S)
+
+    def _watch(self) -> None:
+        while not self._closed.wait(self._again_s):
+            try:
+                self._collector.list_topics(timeout=ANSWER_S)
+            except KafkaException:
+                continue
+            self._back.set()
+            return
