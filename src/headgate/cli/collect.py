@@ -23,6 +23,7 @@ from headgate.producers.registry import build_partitioner
 
 log = logging.getLogger(__name__)
 
+_DEFAULT = Limits()
 _WHERE, _HOW, _OUTPUT = "From where to where", "How", "What it tells"
 
 
@@ -99,7 +100,7 @@ def collect(
             help="Read no further while so many records wait for the main cluster's acknowledgement.",
             rich_help_panel=_HOW,
         ),
-    ] = Limits.in_flight_records,
+    ] = _DEFAULT.in_flight_records,
     drain: Annotated[
         float,
         typer.Option(
@@ -108,13 +109,13 @@ def collect(
             help="How long to wait for acknowledgements when partitions are given up, or at the end.",
             rich_help_panel=_HOW,
         ),
-    ] = Limits.drain_s,
+    ] = _DEFAULT.drain_s,
     report: Annotated[
         float,
         typer.Option(
             metavar="TIME", parser=positive_s, help="Time between two lines of progress.", rich_help_panel=_OUTPUT
         ),
-    ] = Limits.tell_every_s,
+    ] = _DEFAULT.tell_every_s,
     metrics_port: Annotated[
         int | None, typer.Option(help="Serve Prometheus metrics on loopback.", rich_help_panel=_OUTPUT)
     ] = None,

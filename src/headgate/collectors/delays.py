@@ -21,6 +21,11 @@ class Delays:
         self.records += 1
         self.longest_s = max(self.longest_s, delay_s)
 
+    def include(self, others: "Delays") -> None:
+        self._steps.update(others._steps)
+        self.records += others.records
+        self.longest_s = max(self.longest_s, others.longest_s)
+
     def quantile_s(self, share: float) -> float | None:
         """The smallest delay that this share of the records did not exceed, rounded up by 2 % at most."""
         passed, wanted = 0, share * self.records

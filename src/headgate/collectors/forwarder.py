@@ -205,7 +205,7 @@ class Forwarder:
 
     def _settle(self, partitions: list[TopicPartition]) -> None:
         until_s = time.monotonic() + self._limits.drain_s
-        while self._failure is None and time.monotonic() < until_s and self._offsets.waiting(partitions):
+        while self._in_flight and self._offsets.waiting(partitions) and time.monotonic() < until_s:
             self._producer.poll(IDLE_S)
         self._offsets.commit_now(self._consumer, partitions)
 

@@ -54,18 +54,19 @@ class Account:
         """None: the record had no timestamp."""
         self._records += 1
         if delay_s is not None:
-            self._all.add(delay_s)
             self._lately.add(delay_s)
 
     def lately(self, now_s: float, in_flight: int, waiting: int, partitions: int, paused: bool) -> Progress:
         """Since the last time."""
         rate = (self._records - self._records_before) / max(now_s - self._last_s, 1e-3)
         delays, self._lately = self._lately, Delays()
+        self._all.include(delays)
         self._records_before, self._last_s = self._records, now_s
         return _progress(self._records, rate, delays, in_flight, waiting, partitions, paused)
 
     def in_all(self, now_s: float, in_flight: int) -> Progress:
         rate = self._records / max(now_s - self._began_s, 1e-3)
+        self._all.include(self._lately)
         return _progress(self._records, rate, self._all, in_flight, 0, 0, False)
 
 

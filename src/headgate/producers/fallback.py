@@ -1,4 +1,4 @@
-"""A producer that writes to a collector cluster and is not cut off when that is lost: it turns to the main one (B-44)."""
+"""A producer for a collector cluster that is not cut off when that is lost: it turns to the main cluster (B-44)."""
 
 import logging
 import threading
@@ -18,13 +18,13 @@ log = logging.getLogger(__name__)
 OnDelivery = Callable[[Any, Any], None]
 
 UNANSWERED = (KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-"""Errors of records that the collector did not acknowledge in time; others would be met again at the main cluster."""
+"""Of records that the collector did not acknowledge in time; other errors the main cluster would have, too."""
 ANSWER_S = 5.0
 
 
 class FallbackProducer:
-    """Writes to the collector while it acknowledges within `lost_after_s`, else straight to the main cluster. Asks every
-    `again_s` whether the collector is back, and then writes to it again.
+    """Writes to the collector while it acknowledges within `lost_after_s`, else straight to the main cluster; asks
+    every `again_s` whether the collector is back, and then writes to it again.
 
     What the collector has not acknowledged goes to the main cluster, in order. The collector may have it nevertheless:
     then it arrives twice. What it did acknowledge is forwarded when it is back, after what was written directly.
