@@ -132,7 +132,8 @@ def story(broker: EmbeddedKafka, main: EmbeddedKafka, tmp_path_factory: pytest.T
 
 
 def create(brokers: dict[str, Any], *topics: NewTopic) -> None:
-    for made in AdminClient(brokers).create_topics(list(topics)).values():
+    admin = AdminClient(brokers)
+    for made in admin.create_topics(list(topics)).values():
         made.result(30)
 
 

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 IDLE_S = 0.05
 """How long to wait for a record; or for an acknowledgement, when no further record may be sent."""
+PATIENCE_S = 1.0
+"""How long to leave the group waiting while nothing may be sent. Pausing costs what was fetched ahead."""
 AT_ONCE = 500
 """Records between two looks at acknowledgements."""
 FOR_GOOD = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._FATAL)
@@ -65,6 +67,7 @@ class Forwarder:
         self._topics: dict[str, Counts] = {}
         self._in_flight = self._in_flight_bytes = 0
         self._paused = False
+        self._full_since_s: float | None = None
         self._failure: ForwardingError | None = None
         now_s = time.monotonic()
         self._account = Account(now_s)
@@ -96,21 +99,27 @@ class Forwarder:
 
     def _turn(self) -> None:
         if self._has_room():
+            self._full_since_s = None
             self._pause(False)
-            message = self._consumer.poll(IDLE_S)
-            for _ in range(AT_ONCE):
-                if message is None:
-                    break
+            message, taken = self._consumer.poll(IDLE_S), 0
+            while message is not None:
                 self._forward(message)
-                message = self._consumer.poll(0) if self._has_room() else None
+                taken += 1
+                message = self._consumer.poll(0) if taken < AT_ONCE and self._has_room() else None
             self._producer.poll(0)
         else:
+            self._producer.poll(IDLE_S)
+            self._wait_for_room(time.monotonic())
+        self._whatever_is_due(time.monotonic())
+
+    def _wait_for_room(self, now_s: float) -> None:
+        if self._full_since_s is None:
+            self._full_since_s = now_s
+        elif now_s - self._full_since_s > PATIENCE_S:
             self._pause(True)
             message = self._consumer.poll(0)  # else the group would take us for dead
-            if message is not None:
+            if message is not None:  # of a partition that was given to us just now
                 self._forward(message)
-            self._producer.poll(IDLE_S)
-        self._whatever_is_due(time.monotonic())
 
     def _whatever_is_due(self, now_s: float) -> None:
         if now_s - self._committed_s >= self._limits.commit_every_s:
