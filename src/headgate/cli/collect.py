@@ -107,13 +107,18 @@ def collect(
             metavar="TIME",
             parser=positive_s,
             help="How long to wait for acknowledgements when partitions are given up, or at the end.",
+            show_default="30 s",
             rich_help_panel=_HOW,
         ),
     ] = _DEFAULT.drain_s,
     report: Annotated[
         float,
         typer.Option(
-            metavar="TIME", parser=positive_s, help="Time between two lines of progress.", rich_help_panel=_OUTPUT
+            metavar="TIME",
+            parser=positive_s,
+            show_default="10 s",
+            help="Time between two lines of progress.",
+            rich_help_panel=_OUTPUT,
         ),
     ] = _DEFAULT.tell_every_s,
     metrics_port: Annotated[

@@ -1,8 +1,11 @@
 """The two Kafka clients of a forwarder, set up so that order and the promise of at least once hold."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+from confluent_kafka import KafkaException
 
 from headgate.errors import ConfigError
 from headgate.producers.confluent import BalancedProducer
@@ -20,6 +23,15 @@ _OURS = {
     "delivery.report.only.error": "acknowledgements are what is waited for",
     "transactional.id": "one transaction cannot span two clusters",
 }
+
+
+@contextmanager
+def accepted(option: str) -> Iterator[None]:
+    """A client that refuses its settings says so as an error of the option they came from."""
+    try:
+        yield
+    except KafkaException as error:
+        raise ConfigError(f"{option} cannot be used: {error.args[0].str()}") from error
 
 
 def address(brokers: str, client: Mapping[str, str], option: str) -> dict[str, Any]:
@@ -58,7 +70,8 @@ def open_producer(
     }
     if str(settings["enable.idempotence"]).lower() != "true":
         settings.setdefault("max.in.flight.requests.per.connection", 1)  # a retry must not be overtaken
-    return BalancedProducer(settings, partitioner=partitioner)
+    with accepted("--to-client"):
+        return BalancedProducer(settings, partitioner=partitioner)
 
 
 def _told(which: str) -> Callable[[Any], None]:

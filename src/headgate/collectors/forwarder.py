@@ -13,6 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from headgate.collectors.clients import accepted
 from headgate.collectors.metrics import DELAY, IN_FLIGHT, PARTITIONS, RECORDS, WAITING
 from headgate.collectors.offsets import Offsets
 from headgate.collectors.placement import Counts, Placement
@@ -61,7 +62,8 @@ class Forwarder:
     ) -> None:
         """`source` and `producer` are made in `clients`."""
         self._offsets = Offsets()
-        self._consumer = Consumer({**source, "on_commit": self._offsets.answered})
+        with accepted("--from-client"):
+            self._consumer = Consumer({**source, "on_commit": self._offsets.answered})
         self._producer, self._placement, self._route = producer, placement, route
         self._limits, self._tell = limits, tell
         self._topics: dict[str, Counts] = {}
@@ -90,7 +92,7 @@ class Forwarder:
         self._placement.follow(topics)
         for topic in topics.keys() & self._topics.keys():
             if topics[topic] != self._topics[topic]:
-                log.warning("partitions of topic %s: %s; they were %s", topic, topics[topic], self._topics[topic])
+                log.warning("partitions of topic %s: %s; before %s", topic, topics[topic], self._topics[topic])
         if topics.keys() != self._topics.keys():
             callbacks = {"on_assign": self._assigned, "on_revoke": self._revoked, "on_lost": self._lost}
             self._consumer.subscribe(sorted(topics), **callbacks)

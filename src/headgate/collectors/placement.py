@@ -24,6 +24,9 @@ class Counts:
     source: int
     target: int
 
+    def __str__(self) -> str:
+        return f"{self.source} at the collector, {self.target} at the main cluster"
+
 
 class Placement(Protocol):
     def follow(self, counts: Mapping[str, Counts]) -> None:

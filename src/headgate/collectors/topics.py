@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
+from headgate.collectors.clients import accepted
 from headgate.collectors.placement import Counts
 from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.kafka.load_topics import prepare_topics
@@ -52,7 +53,10 @@ class Route:
     """From one cluster to another, as far as topics are concerned."""
 
     def __init__(self, source: Mapping[str, Any], target: Mapping[str, Any], wanted: Wanted, create: bool) -> None:
-        self._source, self._target = AdminClient(dict(source)), AdminClient(dict(target))
+        with accepted("--from-client"):
+            self._source = AdminClient(dict(source))
+        with accepted("--to-client"):
+            self._target = AdminClient(dict(target))
         self._addresses = str(source["bootstrap.servers"]), str(target["bootstrap.servers"])
         self._wanted, self._create = wanted, create
 
