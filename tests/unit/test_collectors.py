@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -150,18 +151,24 @@ def test_everything_is_acknowledged_and_committed_at_the_end(forwarded: Forwarde
     assert forwarded.committed == {"odd": {1: 3, 3: 1}, "spread": {2: 400}, "keyed": dict.fromkeys(range(4), 51)}
 
 
+def evenly(counts: Mapping[int, int]) -> bool:
+    """Each new view of the cluster, one for every topic here, begins a new round."""
+    return len(counts) == PARTITIONS and max(counts.values()) - min(counts.values()) <= 3
+
+
 def test_records_without_a_key_are_spread_and_keep_their_order_in_every_partition(forwarded: Forwarded) -> None:
     numbers: dict[int, list[int]] = {}
     for message in forwarded.found["spread"]:
         numbers.setdefault(message.partition(), []).append(int(message.value()))
-    assert {p: len(found) for p, found in numbers.items()} == dict.fromkeys(range(PARTITIONS), 100)
+    assert sorted(n for found in numbers.values() for n in found) == list(range(400))
+    assert evenly({p: len(found) for p, found in numbers.items()})
     assert all(found == sorted(found) for found in numbers.values())
 
 
 def test_a_key_keeps_the_partition_its_producer_chose_while_others_are_spread(forwarded: Forwarded) -> None:
     found = forwarded.found["keyed"]
     assert {m.key(): m.partition() for m in found if m.key()} == {b"key %d" % p: p for p in range(PARTITIONS)}
-    assert Counter(m.partition() for m in found if not m.key()) == dict.fromkeys(range(PARTITIONS), 50)
+    assert evenly(Counter(m.partition() for m in found if not m.key()))
 
 
 def test_where_partition_counts_differ_a_key_goes_where_java_puts_it() -> None:
