@@ -1,6 +1,7 @@
 """The two Kafka clients of a forwarder, set up so that order and the promise of at least once hold."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ log = logging.getLogger(__name__)
 
 SESSION_MS = 10_000
 """So long after its last word a forwarder counts as dead, and another takes over."""
+TOLD_EVERY_S = 10.0
 _OURS = {
     "bootstrap.servers": "the address is --from or --to",
     "group.id": "the group is --group",
@@ -75,7 +77,14 @@ def open_producer(
 
 
 def _told(which: str) -> Callable[[Any], None]:
+    """A client that cannot connect says so many times a second; it is passed on now and then."""
+    again_s = 0.0
+
     def told(error: Any) -> None:
-        log.warning("the %s: %s", which, error.str())
+        nonlocal again_s
+        heard_s = time.monotonic()
+        if heard_s >= again_s:
+            again_s = heard_s + TOLD_EVERY_S
+            log.warning("the %s: %s", which, error.str())
 
     return told
