@@ -246,14 +246,19 @@ def test_a_lost_collector_cuts_nobody_off(main: EmbeddedKafka, tmp_path: Path, u
             return producer.direct is direct and len(errors) > 20
 
         eventually(lambda: writes_until(direct=False), "the collector takes records")
-        collector.kill(1)
-        eventually(lambda: writes_until(direct=True), "records go to the main cluster")
-        assert producer.flush(60) == 0
-        assert read(at_main, At(unique, 0))
-        collector.start()
-        eventually(lambda: writes_until(direct=False), "records go to the collector again")
+        for loses, brings_back in (
+            (lambda: collector.kill(1), collector.start),
+            (lambda: collector.freeze(1), lambda: collector.thaw(1)),
+        ):
+            loses()
+            eventually(lambda: writes_until(direct=True), "records go to the main cluster")
+            brings_back()
+            eventually(lambda: writes_until(direct=False), "records go to the collector again")
         assert producer.flush(60) == 0
         producer.close()
+        straight = [n for _, n in read(at_main, At(unique, 0))]
+        assert straight == sorted(set(straight))
+        assert len(straight) > 20
         forwarder = ForwarderProcess(
             "d", tmp_path, collector.bootstrap, main.bootstrap, "--topic", unique, "--group", f"{GROUP} {unique}"
         )

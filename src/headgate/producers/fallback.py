@@ -4,6 +4,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import count
+from operator import itemgetter
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -49,6 +52,9 @@ class FallbackProducer:
         self._again_s = again_s
         self._direct = False
         self._back, self._closed = threading.Event(), threading.Event()
+        self._numbers = count()
+        self._returned: list[tuple[int, Callable[[], None]]] = []
+        """What the collector did not acknowledge, with its place in the order of all records."""
 
     @property
     def direct(self) -> bool:
@@ -71,33 +77,43 @@ class FallbackProducer:
         if self._direct:
             while len(self._collector):  # older records first
                 self._collector.poll(FULL_S)
+            self._send_returned()
             self._main.produce(topic, value, key, on_delivery=on_delivery, timestamp=timestamp, headers=headers)
             return
-        at_ms = timestamp or round(1000 * time.time())  # the same wherever it ends up
+        number, at_ms = next(self._numbers), timestamp or round(1000 * time.time())  # it keeps its time and its turn
 
         def answered(error: Any, message: Any) -> None:
             if error is not None and error.code() in UNANSWERED:
+                others = {"on_delivery": on_delivery, "timestamp": at_ms, "headers": headers}
+                self._returned.append((number, partial(self._main.produce, topic, value, key, **others)))
                 self._go_direct(error)
-                self._send_on(topic, value, key, on_delivery, at_ms, headers)
             elif on_delivery is not None:
                 on_delivery(error, message)
 
         self._collector.produce(topic, value, key, on_delivery=answered, timestamp=at_ms, headers=headers)
 
     def poll(self, timeout_s: float = 0) -> int:
-        """As confluent-kafka's: reports that were served."""
+        """As confluent-kafka's: how many reports were served."""
         first, second = (self._main, self._collector) if self._direct else (self._collector, self._main)
-        return int(first.poll(timeout_s)) + int(second.poll(0))
+        served = int(first.poll(timeout_s)) + int(second.poll(0))
+        self._send_returned()
+        return served
 
     def flush(self, timeout_s: float) -> int:
         """How many records are still without an answer."""
         until_s = time.monotonic() + timeout_s
-        left = self._collector.flush(timeout_s)
-        return int(left) + int(self._main.flush(max(0.0, until_s - time.monotonic())))
+        self._collector.flush(timeout_s)
+        self._send_returned()
+        self._main.flush(max(0.0, until_s - time.monotonic()))
+        return len(self._collector) + len(self._returned) + len(self._main)
 
     def close(self) -> None:
+        """What the collector has not acknowledged by now goes to the main cluster."""
         self._closed.set()
         self._collector.purge()
+        while len(self._collector):
+            self._collector.poll(FULL_S)
+        self._send_returned()
         self._collector.close()
         self._main.close()
 
@@ -107,30 +123,27 @@ class FallbackProducer:
         log.warning("the collector did not acknowledge in time (%s): writing to the main cluster", error.str())
         self._direct = True
         self._back.clear()
-        self._collector.purge()  # what waits for the collector fails now, in order, and is sent on
+        self._collector.purge()  # what waits for the collector fails now, too
         threading.Thread(target=self._watch, name="headgate-collector", daemon=True).start()
 
-    def _send_on(
-        self,
-        topic: str,
-        value: str | bytes | None,
-        key: str | bytes | None,
-        on_delivery: OnDelivery | None,
-        at_ms: int,
-        headers: Any,
-    ) -> None:
-        while True:
-            try:
-                self._main.produce(topic, value, key, on_delivery=on_delivery, timestamp=at_ms, headers=headers)
-                return
-            except BufferError:
-                self._main.poll(FULL_S)
+    def _send_returned(self) -> None:
+        """Once all that failed is known, for what was in flight may fail after what was not."""
+        if not self._returned or len(self._collector):
+            return
+        returned, self._returned = sorted(self._returned, key=itemgetter(0)), []
+        for _, produce in returned:
+            while True:
+                try:
+                    produce()
+                    break
+                except BufferError:
+                    self._main.poll(FULL_S)
 
     def _watch(self) -> None:
         while not self._closed.wait(self._again_s):
             try:
                 self._collector.list_topics(timeout=ANSWER_S)
-            except KafkaException:
+            except (KafkaException, RuntimeError):  # still away, or closed meanwhile
                 continue
             self._back.set()
             return
