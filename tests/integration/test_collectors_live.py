@@ -246,13 +246,10 @@ def test_a_lost_collector_cuts_nobody_off(main: EmbeddedKafka, tmp_path: Path, u
             return producer.direct is direct and len(errors) > 20
 
         eventually(lambda: writes_until(direct=False), "the collector takes records")
-        for loses, brings_back in (
-            (lambda: collector.kill(1), collector.start),
-            (lambda: collector.freeze(1), lambda: collector.thaw(1)),
-        ):
-            loses()
+        for loss in ("killed", "frozen"):
+            collector.kill(1) if loss == "killed" else collector.freeze(1)
             eventually(lambda: writes_until(direct=True), "records go to the main cluster")
-            brings_back()
+            collector.start() if loss == "killed" else collector.thaw(1)
             eventually(lambda: writes_until(direct=False), "records go to the collector again")
         assert producer.flush(60) == 0
         producer.close()

@@ -78,7 +78,7 @@ class Pair:
         wanted: Wanted | None = None,
         to_client: dict[str, str] | None = None,
     ) -> Forwarder:
-        reading = {**address(self.source.address, {}, "--from-client"), "log_level": 0}
+        reading = {**address(self.source.address, {}, "--from-client"), "log_level": 0, "heartbeat.interval.ms": 100}
         writing = {**address(self.target.address, to_client or {}, "--to-client"), "log_level": 0}
         return Forwarder(
             consumer_settings(reading, "g"),
@@ -191,21 +191,6 @@ def test_a_record_that_the_main_cluster_never_takes_is_not_passed_over(pair: Pai
     with pytest.raises(ForwardingError, match=r"t\[0\] offset 2"):
         pair.forward(5, "t", placement=KeepPartitions(), to_client={"message.max.bytes": "2000"})
     assert pair.source.committed("t") == {0: 2}
-
-
-def test_no_more_is_in_flight_than_allowed(pair: Pair) -> None:
-    pair.source.write("t", 0, *[b"x" * 10] * 300)
-    seen: list[Progress] = []
-    stop = threading.Event()
-
-    def tell(progress: Progress) -> None:
-        seen.append(progress)
-        if progress.records >= 300:
-            stop.set()
-
-    few = replace(QUICK, in_flight_records=7, tell_every_s=1e-6)
-    assert pair.forwarder(tell, "t", limits=few).run(stop).records == 300
-    assert max(progress.in_flight for progress in seen) <= 7
 
 
 def test_what_the_main_cluster_does_not_acknowledge_is_not_committed_and_holds_up_the_rest(pair: Pair) -> None:
