@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -22,10 +23,15 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headgate.collectors.clients import consumer_settings, open_producer
+from headgate.collectors.forwarder import Forwarder, Limits
+from headgate.collectors.placement import KeepKeys
+from headgate.collectors.topics import Route, Wanted
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.offsets import end_offsets, group_offsets
 from headgate.model import TopicPartition as At
 from headgate.producers.fallback import FallbackProducer
+from headgate.producers.registry import build_partitioner
 from tests.integration.pipeline_harness import eventually
 
 SPREAD, KEYED = "spread", "keyed"
@@ -225,6 +231,43 @@ def test_who_stops_says_what_it_did_and_how_long_records_took(story: Story) -> N
         assert said["records"] > 300
         assert said["in_flight"] == 0
         assert 0 < said["delay_p50_s"] <= said["delay_p99_s"] <= said["delay_max_s"]
+
+
+def test_a_topic_that_appears_later_is_forwarded_too(broker: EmbeddedKafka, main: EmbeddedKafka, unique: str) -> None:
+    first, later = f"{unique}-first", f"{unique}-later"
+    at_collector: dict[str, Any] = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
+    at_main: dict[str, Any] = {"bootstrap.servers": main.bootstrap, "log_level": 0}
+    limits, stop = Limits(look_every_s=0.2, tell_every_s=0.1), threading.Event()
+    forwarder = Forwarder(
+        consumer_settings(at_collector, unique),
+        open_producer(at_main, build_partitioner("node"), limits.in_flight_records),
+        KeepKeys(),
+        Route(at_collector, at_main, Wanted(pattern=f"{unique}-.*"), create=True),
+        limits,
+        lambda _: None,
+    )
+    producer = Producer(at_collector)
+
+    def written(topic: str) -> None:
+        create(at_collector, NewTopic(topic, 1, 1))
+        producer.produce(topic, b"0 0")
+        assert producer.flush(30) == 0
+
+    written(first)
+    with ThreadPoolExecutor() as thread:
+        done = thread.submit(forwarder.run, stop)
+        try:
+            eventually(lambda: arrived(at_main, first), "the first topic is forwarded")
+            written(later)
+            eventually(lambda: arrived(at_main, later), "the other one as well")
+        finally:
+            stop.set()
+        assert done.result(60).records == 2
+
+
+def arrived(brokers: dict[str, Any], topic: str) -> bool:
+    known = AdminClient(brokers).list_topics(timeout=10).topics
+    return topic in known and len(read(brokers, At(topic, 0))) == 1
 
 
 def test_a_lost_collector_cuts_nobody_off(main: EmbeddedKafka, tmp_path: Path, unique: str) -> None:
