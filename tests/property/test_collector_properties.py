@@ -15,13 +15,14 @@ def test_what_may_be_committed_is_what_looking_at_everything_says(
 ) -> None:
     """Offsets with gaps; sent in order, acknowledged in any order, and the two interleaved in any way."""
     offsets = [first + sum(steps[:n]) for n in range(len(steps))]
-    watermark, sent, acknowledged = Watermark(), list[int](), set[int]()
+    watermark, sent, acknowledged = Watermark(start=0), list[int](), set[int]()
     assert watermark.position is None
+    skipped = 0
     while len(acknowledged) < len(offsets):
         on_the_way = sorted(set(sent) - acknowledged)
         if len(sent) < len(offsets) and (not on_the_way or data.draw(st.booleans())):
             offset = offsets[len(sent)]
-            watermark.sent(offset)
+            skipped += watermark.sent(offset)
             sent.append(offset)
         else:
             offset = data.draw(st.sampled_from(on_the_way))
@@ -29,6 +30,7 @@ def test_what_may_be_committed_is_what_looking_at_everything_says(
             acknowledged.add(offset)
         assert watermark.position == position_by_looking(sent, acknowledged)
         assert watermark.waiting == len(sent) - len(acknowledged)
+        assert skipped == sent[-1] + 1 - len(sent)
         # The promise itself: nothing below it that was sent is without an acknowledgement, and it is none too small.
         position = watermark.position
         assert position is not None

@@ -147,7 +147,7 @@ def test_records_arrive_with_keys_headers_and_timestamps(forwarded: Forwarded) -
 
 
 def test_everything_is_acknowledged_and_committed_at_the_end(forwarded: Forwarded) -> None:
-    assert (forwarded.done.records, forwarded.done.in_flight) == (608, 0)
+    assert (forwarded.done.records, forwarded.done.in_flight, forwarded.done.skipped) == (608, 0, 0)
     assert forwarded.committed == {"odd": {1: 3, 3: 1}, "spread": {2: 400}, "keyed": dict.fromkeys(range(4), 51)}
 
 
@@ -276,6 +276,14 @@ def test_a_cluster_that_does_not_answer_is_named(
     assert isinstance(error, KafkaUnavailable)
     assert cluster in str(error)
     assert NOWHERE in str(error)
+
+
+def test_offsets_without_a_record_are_counted_if_it_is_known_where_reading_begins() -> None:
+    known, unknown = Watermark(start=3), Watermark()
+    assert [known.sent(offset) for offset in (5, 6, 10)] == [2, 0, 3]
+    assert [unknown.sent(offset) for offset in (5, 6, 10)] == [0, 0, 3]
+    started_anew = Watermark(start=100)
+    assert [started_anew.sent(offset) for offset in (0, 1)] == [0, 0]
 
 
 def test_offsets_are_sent_in_their_order() -> None:

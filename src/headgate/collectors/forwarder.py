@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from headgate.collectors.clients import accepted
-from headgate.collectors.metrics import DELAY, IN_FLIGHT, PARTITIONS, RECORDS, WAITING
+from headgate.collectors.metrics import DELAY, IN_FLIGHT, PARTITIONS, RECORDS, SKIPPED, WAITING
 from headgate.collectors.offsets import Offsets
 from headgate.collectors.placement import Counts, Placement
 from headgate.collectors.progress import Account, Progress
@@ -164,7 +164,9 @@ class Forwarder:
 
         target = self._placement.partition(topic, partition, key)
         at_ms = timestamp_ms if has_timestamp else 0
-        watermark.sent(offset)  # also of a record that is refused at once: it must not be passed over
+        if skipped := watermark.sent(offset):  # also of a record that is refused at once: it must not be passed over
+            self._account.skipped += skipped
+            SKIPPED.labels(topic).inc(skipped)
         try:
             self._producer.produce(topic, value, key, target, delivered, None, at_ms, message.headers())
         except KafkaException as error:
@@ -199,7 +201,7 @@ class Forwarder:
     # Partitions come and go
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._offsets.hold(partitions)
+        self._offsets.hold(consumer, partitions)
         self._paused = False  # the new ones are not
         log.info("partitions given: %s", _listed(partitions))
 

@@ -3,6 +3,11 @@
 from prometheus_client import Counter, Gauge, Histogram
 
 RECORDS = Counter("headgate_collect_records_total", "Records that the main cluster acknowledged", ["topic"])
+SKIPPED = Counter(
+    "headgate_collect_skipped_offsets_total",
+    "Offsets at the collector without a record: deleted by retention, compacted, or marks of transactions",
+    ["topic"],
+)
 IN_FLIGHT = Gauge("headgate_collect_in_flight_records", "Records sent to the main cluster and not acknowledged")
 WAITING = Gauge("headgate_collect_waiting_records", "Records at the collector that were not sent on, as last seen")
 PARTITIONS = Gauge("headgate_collect_partitions", "Source partitions that this forwarder holds")

@@ -9,6 +9,8 @@ from headgate.collectors.watermark import Watermark
 
 log = logging.getLogger(__name__)
 
+ANSWER_S = 5.0
+
 
 class Offsets:
     """Never commits an offset before the main cluster has acknowledged everything below it."""
@@ -19,9 +21,14 @@ class Offsets:
         self._asked: dict[tuple[str, int], int] = {}
         """What the source cluster was last asked to keep."""
 
-    def hold(self, partitions: Iterable[TopicPartition]) -> None:
-        for at in partitions:
-            self.held[at.topic, at.partition] = Watermark()
+    def hold(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        try:
+            committed = consumer.committed(partitions, timeout=ANSWER_S)
+        except KafkaException as error:
+            log.info("where reading begins is not known: %s", error.args[0].str())
+            committed = partitions
+        for at in committed:
+            self.held[at.topic, at.partition] = Watermark(at.offset if at.offset >= 0 else None)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         for at in partitions:

@@ -9,6 +9,8 @@ from headgate.collectors.delays import Delays
 class Progress:
     records: int
     """Acknowledged by the main cluster since the start."""
+    skipped: int
+    """Offsets at the collector that held no record, since the start."""
     records_per_s: float
     in_flight: int
     """Sent and not acknowledged."""
@@ -37,6 +39,8 @@ class Progress:
         if self.delay_p50_s is not None and self.delay_p99_s is not None and self.delay_max_s is not None:
             said += f"; delay p50 {_shown(self.delay_p50_s)}, p99 {_shown(self.delay_p99_s)}"
             said += f", longest {_shown(self.delay_max_s)}"
+        if self.skipped:
+            said += f"; {self.skipped:,} offsets held no record (retention, compaction, transactions)"
         if self.in_flight:
             said += f"; {self.in_flight:,} more were not acknowledged in time and are forwarded again at the next start"
         return said
@@ -49,6 +53,7 @@ class Account:
         self._began_s, self._last_s = now_s, now_s
         self._all, self._lately = Delays(), Delays()
         self._records = self._records_before = 0
+        self.skipped = 0
 
     def add(self, delay_s: float | None) -> None:
         """None: the record had no timestamp."""
@@ -62,20 +67,20 @@ class Account:
         delays, self._lately = self._lately, Delays()
         self._all.include(delays)
         self._records_before, self._last_s = self._records, now_s
-        return _progress(self._records, rate, delays, in_flight, waiting, partitions, paused)
+        return _progress(self._records, self.skipped, rate, delays, in_flight, waiting, partitions, paused)
 
     def in_all(self, now_s: float, in_flight: int) -> Progress:
         rate = self._records / max(now_s - self._began_s, 1e-3)
         self._all.include(self._lately)
-        return _progress(self._records, rate, self._all, in_flight, 0, 0, False)
+        return _progress(self._records, self.skipped, rate, self._all, in_flight, 0, 0, False)
 
 
 def _progress(
-    records: int, rate: float, delays: Delays, in_flight: int, waiting: int, partitions: int, paused: bool
+    records: int, skipped: int, rate: float, delays: Delays, in_flight: int, waiting: int, partitions: int, paused: bool
 ) -> Progress:
     p50_s, p99_s = delays.quantile_s(0.5), delays.quantile_s(0.99)
     longest_s = delays.longest_s if delays.records else None
-    return Progress(records, rate, in_flight, waiting, partitions, paused, p50_s, p99_s, longest_s)
+    return Progress(records, skipped, rate, in_flight, waiting, partitions, paused, p50_s, p99_s, longest_s)
 
 
 def _shown(seconds: float) -> str:

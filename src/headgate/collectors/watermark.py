@@ -10,18 +10,23 @@ class Watermark:
     Every offset enters and leaves once, so a record costs the same however many are on their way.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, start: int | None = None) -> None:
+        """`start` is where reading begins, if that is known."""
+        self._expected = start
         self._on_the_way: deque[int] = deque()
         """From the oldest that is not acknowledged on, in order; later ones may be acknowledged."""
         self._early: set[int] = set()
         """Acknowledged before an older one was."""
         self._after_last: int | None = None
 
-    def sent(self, offset: int) -> None:
+    def sent(self, offset: int) -> int:
+        """How many offsets before it hold no record: deleted by retention, compacted, or marks of transactions."""
         if self._after_last is not None and offset < self._after_last:
             raise ValueError(f"offset {offset} was sent after {self._after_last - 1}")
         self._on_the_way.append(offset)
-        self._after_last = offset + 1
+        skipped = 0 if self._expected is None else max(0, offset - self._expected)
+        self._expected = self._after_last = offset + 1
+        return skipped
 
     def acknowledged(self, offset: int) -> None:
         """Of an offset that was sent."""
