@@ -26,6 +26,7 @@ NAMES = (
     "deciding",
     "topology",
     "producers",
+    "collect",
 )
 
 

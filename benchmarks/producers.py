@@ -13,6 +13,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks import look_ups
 from benchmarks.ratio import Ratio, of_rounds
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.producers.choices import Choices
@@ -32,7 +33,7 @@ LARGE = (100, 1_000, 10)
 
 def run() -> list[Ratio]:
     with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder) / "kafka", 3) as kafka:
-        return [*throughput(kafka.bootstrap), *swaps()]
+        return [*throughput(kafka.bootstrap), *swaps(), *look_ups.run()]
 
 
 def throughput(bootstrap: str, rounds: int = ROUNDS) -> list[Ratio]:

@@ -11,6 +11,7 @@
     ├── ConsumerError           a cycle could not be completed
     │   └── SparkLost           ... nor can any later one: the consumer ends and is replaced
     ├── FleetError              a consumer could not be started or stopped
+    ├── ForwardingError         a collector's record cannot be forwarded; nothing from it on is committed
     ├── ControllerUnreachable   a consumer group's controller did not answer; members go on without it (groups.wire)
     ├── OutOfSync               the controller's view and the fleet differ; synchronise again
     └── Superseded              another life of this consumer or controller took over; end without acting
@@ -64,6 +65,10 @@ class SparkLost(ConsumerError):
 
 class FleetError(HeadgateError):
     """A consumer could not be started or stopped."""
+
+
+class ForwardingError(HeadgateError):
+    """A collector's record cannot be forwarded, however often it is tried; nothing from it on is committed."""
 
 
 class OutOfSync(HeadgateError):

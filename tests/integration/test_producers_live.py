@@ -207,7 +207,7 @@ def test_sparks_rows_are_spread_the_same_way(story: Story, name: str, phase: str
 
 
 def test_no_record_was_lost_or_out_of_order(story: Story) -> None:
-    """The client may repeat what a leader that died had written and not acknowledged, in its place."""
+    """The client may, very rarely, repeat what a leader that died had written, in its place (docs/producers.md)."""
     assert story.errors == []
     meanwhile = [(p, int(value)) for p, value in story.found["meanwhile"]]
     assert sorted(n for _, n in set(meanwhile)) == list(range(story.sent_meanwhile))

@@ -10,6 +10,7 @@ from rich.console import Console
 from headgate.cli import (
     calibrate,
     check,
+    collect,
     consumer,
     demo,
     doctor,
@@ -52,6 +53,7 @@ app.command(rich_help_panel="Operate")(calibrate.calibrate)
 app.command(rich_help_panel="Operate")(maintain.maintain)
 app.command(rich_help_panel="Operate")(consumer.consumer)
 app.add_typer(group.app, name="group", rich_help_panel="Ordinary consumer groups")
+app.command(rich_help_panel="Operate")(collect.collect)
 app.command(rich_help_panel="Choose a policy")(simulate.simulate)
 app.command(rich_help_panel="Choose a policy")(plan.plan)
 app.command(rich_help_panel="Try out")(load.load)

@@ -14,6 +14,7 @@ SOURCES = (
     ("headgate.lake.committer", "committer"),
     ("headgate.lake.upkeep", "committer"),
     ("headgate.groups.controller", "group run"),
+    ("headgate.collectors.metrics", "collect"),
 )
 """Modules that have metrics, and the part of a pipeline that serves them."""
 
@@ -26,7 +27,7 @@ _HEAD = """\
 `headgate consumer --metrics-port` those of one consumer. Times are in seconds and sizes in bytes; names ending in
 `_total` only grow, and begin again at 0 when the process does; ratios lie between 0 and 1. A part's metrics are served
 by the process it runs in: with `--roles`, or a fleet of processes, scrape each. `headgate group run` serves its own
-under `/metrics` at the address that it prints.
+under `/metrics` at the address that it prints, `headgate collect --metrics-port` on loopback.
 
 """
 _TAIL = """

@@ -1,0 +1,255 @@
+"""The forwarder: reads a collector cluster as a member of a consumer group and writes to the main cluster (B-42, B-43).
+
+At least once: a source offset is committed only when the main cluster has acknowledged every record before it. Who
+takes a partition over goes on at the committed offset, so what was sent after it is there twice.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from headgate.collectors.clients import accepted
+from headgate.collectors.metrics import DELAY, IN_FLIGHT, PARTITIONS, RECORDS, SKIPPED, WAITING
+from headgate.collectors.offsets import Offsets
+from headgate.collectors.placement import Counts, Placement
+from headgate.collectors.progress import Account, Progress
+from headgate.collectors.topics import Route
+from headgate.errors import ForwardingError
+from headgate.producers.confluent import BalancedProducer
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 0.05
+"""How long to wait for a record; or for an acknowledgement, when no further record may be sent."""
+PATIENCE_S = 1.0
+"""How long to leave the group waiting while nothing may be sent. Pausing costs what was fetched ahead."""
+AT_ONCE = 500
+"""Records between two looks at acknowledgements."""
+FOR_GOOD = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._FATAL)
+"""Errors of the consumer that waiting does not mend."""
+PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    in_flight_records: int = 10_000
+    """More are not sent before acknowledgements come: the source partitions are paused."""
+    in_flight_bytes: int = 64 * 1024 * 1024
+    commit_every_s: float = 1.0
+    look_every_s: float = 30.0
+    """At topics: their partitions, and new ones that match the pattern."""
+    tell_every_s: float = 10.0
+    drain_s: float = 30.0
+    """How long to wait for acknowledgements before a partition is given up; what is left, its next owner repeats."""
+
+
+class Forwarder:
+    """One process's share of the forwarding; several of one group divide partitions and stand in for each other."""
+
+    def __init__(
+        self,
+        source: Mapping[str, Any],
+        producer: BalancedProducer,
+        placement: Placement,
+        route: Route,
+        limits: Limits,
+        tell: Callable[[Progress], None],
+    ) -> None:
+        """`source` and `producer` are made in `clients`."""
+        self._offsets = Offsets()
+        with accepted("--from-client"):
+            self._consumer = Consumer({**source, "on_commit": self._offsets.answered})
+        self._producer, self._placement, self._route = producer, placement, route
+        self._limits, self._tell = limits, tell
+        self._topics: dict[str, Counts] = {}
+        self._in_flight = self._in_flight_bytes = 0
+        self._paused = False
+        self._full_since_s: float | None = None
+        self._failure: ForwardingError | None = None
+        now_s = time.monotonic()
+        self._account = Account(now_s)
+        self._told_s = self._looked_s = self._committed_s = now_s
+
+    def run(self, stop: threading.Event) -> Progress:
+        """Until stopped, or until a record cannot be forwarded at all. Then waits for what is on its way, commits, and
+        gives its partitions back; says what it did in all."""
+        try:
+            self._follow(self._route.open())
+            while not stop.is_set() and self._failure is None:
+                self._turn()
+        finally:
+            unanswered = self._end()
+        if self._failure is not None:
+            raise self._failure
+        return self._account.in_all(time.monotonic(), unanswered)
+
+    def _follow(self, topics: dict[str, Counts]) -> None:
+        self._placement.follow(topics)
+        for topic in topics.keys() & self._topics.keys():
+            if topics[topic] != self._topics[topic]:
+                log.warning("partitions of topic %s: %s; before %s", topic, topics[topic], self._topics[topic])
+        if topics.keys() != self._topics.keys():
+            callbacks = {"on_assign": self._assigned, "on_revoke": self._revoked, "on_lost": self._lost}
+            self._consumer.subscribe(sorted(topics), **callbacks)
+            log.info("forwarding %s", ", ".join(sorted(topics)))
+        self._topics = topics
+
+    def _turn(self) -> None:
+        if self._has_room():
+            self._full_since_s = None
+            self._pause(False)
+            message, taken = self._consumer.poll(IDLE_S), 0
+            while message is not None:
+                self._forward(message)
+                taken += 1
+                message = self._consumer.poll(0) if taken < AT_ONCE and self._has_room() else None
+            self._producer.poll(0)
+        else:
+            self._producer.poll(IDLE_S)
+            self._wait_for_room(time.monotonic())
+        self._whatever_is_due(time.monotonic())
+
+    def _wait_for_room(self, now_s: float) -> None:
+        if self._full_since_s is None:
+            self._full_since_s = now_s
+        elif now_s - self._full_since_s > PATIENCE_S:
+            self._pause(True)
+            message = self._consumer.poll(0)  # else the group would take us for dead
+            if message is not None:  # of a partition that was given to us just now
+                self._forward(message)
+
+    def _whatever_is_due(self, now_s: float) -> None:
+        if now_s - self._committed_s >= self._limits.commit_every_s:
+            self._offsets.commit(self._consumer)
+            self._committed_s = now_s
+        if now_s - self._told_s >= self._limits.tell_every_s:
+            self._tell(self._progress(now_s))
+            self._told_s = now_s
+        if now_s - self._looked_s >= self._limits.look_every_s:
+            self._follow(self._route.look(self._topics))
+            self._looked_s = time.monotonic()
+
+    # Records
+
+    def _forward(self, message: Any) -> None:
+        if message.error() is not None:
+            self._met(message.error())
+            return
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        watermark = self._offsets.held.get((topic, partition))
+        if watermark is None:  # given back a moment ago: it is its next owner's
+            return
+        key, value = message.key(), message.value()
+        has_timestamp, timestamp_ms = message.timestamp()
+        size = len(key or b"") + len(value or b"")
+        sent_s = time.time()
+
+        def delivered(error: KafkaError | None, written: Any) -> None:
+            self._in_flight -= 1
+            self._in_flight_bytes -= size
+            if error is not None:
+                self._failed(topic, partition, offset, error)
+                return
+            watermark.acknowledged(offset)
+            RECORDS.labels(topic).inc()
+            delay_s = sent_s + written.latency() - timestamp_ms / 1000 if has_timestamp else None
+            self._account.add(delay_s)
+            if delay_s is not None:
+                DELAY.observe(max(0.0, delay_s))
+
+        target = self._placement.partition(topic, partition, key)
+        at_ms = timestamp_ms if has_timestamp else 0
+        if skipped := watermark.sent(offset):  # also of a record that is refused at once: it must not be passed over
+            self._account.skipped += skipped
+            SKIPPED.labels(topic).inc(skipped)
+        try:
+            self._producer.produce(topic, value, key, target, delivered, None, at_ms, message.headers())
+        except KafkaException as error:
+            self._failed(topic, partition, offset, error.args[0])
+            return
+        self._in_flight += 1
+        self._in_flight_bytes += size
+
+    def _failed(self, topic: str, partition: int, offset: int, error: KafkaError) -> None:
+        """Nothing is skipped: nothing from this offset on is committed, and the forwarder ends."""
+        if self._failure is None and error.code() not in PURGED:
+            self._failure = ForwardingError(
+                f"the main cluster does not take {topic}[{partition}] offset {offset}: {error.str()}. Nothing from "
+                "there on is committed: mend the cause and start again (if it is too large: raise the topic's "
+                "max.message.bytes, or lower --to-client batch.size)"
+            )
+
+    def _met(self, error: KafkaError) -> None:
+        if error.code() in FOR_GOOD:
+            self._failure = ForwardingError(f"the collector cluster cannot be read: {error.str()}")
+        else:
+            log.warning("the collector cluster: %s", error.str())
+
+    def _has_room(self) -> bool:
+        return self._in_flight < self._limits.in_flight_records and self._in_flight_bytes < self._limits.in_flight_bytes
+
+    def _pause(self, pause: bool) -> None:
+        if pause != self._paused:
+            (self._consumer.pause if pause else self._consumer.resume)(self._consumer.assignment())
+            self._paused = pause
+
+    # Partitions come and go
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._offsets.hold(consumer, partitions)
+        self._paused = False  # the new ones are not
+        log.info("partitions given: %s", _listed(partitions))
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """They leave with everything acknowledged and committed, so that the next owner repeats nothing."""
+        self._settle(partitions)
+        self._offsets.forget(partitions)
+        log.info("partitions given back: %s", _listed(partitions))
+
+    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Somebody else has them already, and repeats what is not committed."""
+        self._offsets.forget(partitions)
+        log.warning("partitions lost, for the group did not hear of us: %s", _listed(partitions))
+
+    def _settle(self, partitions: list[TopicPartition]) -> None:
+        until_s = time.monotonic() + self._limits.drain_s
+        while self._in_flight and self._offsets.waiting(partitions) and time.monotonic() < until_s:
+            self._producer.poll(IDLE_S)
+        self._offsets.commit_now(self._consumer, partitions)
+
+    def _end(self) -> int:
+        """How many records stay without an answer."""
+        held = [TopicPartition(*at) for at in self._offsets.held]
+        self._settle(held)
+        self._offsets.forget(held)
+        self._consumer.close()
+        unanswered = self._in_flight
+        if unanswered:
+            self._producer.purge()  # else closing would wait for them as long as the main cluster is away
+        self._producer.close()
+        return unanswered
+
+    def _progress(self, now_s: float) -> Progress:
+        waiting, partitions = self._waiting_at_the_source(), len(self._offsets.held)
+        IN_FLIGHT.set(self._in_flight)
+        WAITING.set(waiting)
+        PARTITIONS.set(partitions)
+        return self._account.lately(now_s, self._in_flight, waiting, partitions, self._paused)
+
+    def _waiting_at_the_source(self) -> int:
+        """From what fetched records say of their partition's end: it asks nobody."""
+        waiting = 0
+        for at in self._consumer.position([TopicPartition(*at) for at in self._offsets.held]):
+            seen = self._consumer.get_watermark_offsets(at, cached=True)
+            if seen is not None and at.offset >= 0:
+                waiting += max(0, seen[1] - at.offset)
+        return waiting
+
+
+def _listed(partitions: list[TopicPartition]) -> str:
+    return ", ".join(f"{at.topic}[{at.partition}]" for at in partitions) or "none"
