@@ -1,8 +1,10 @@
 """What several benchmarks run on: a pipeline file, a load in the background, and the age of committed records."""
 
+import multiprocessing
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
+from headgate.errors import HeadgateError
 from headgate.kafka.channel import BEGINNING, Tail, Topics, ensure_topics
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
@@ -46,16 +49,29 @@ def make_pipeline(home: Path, name: str, bootstrap: str, consumers: int = 1, **s
 
 @contextmanager
 def load(bootstrap: str, partitions: int, workload: Workload) -> Iterator[None]:
-    """Produces until the block ends."""
-    stop = threading.Event()
-    generator = LoadGenerator(bootstrap, {}, {TOPIC: partitions}, workload, FixedSize(RECORD_BYTES))
-    thread = threading.Thread(target=generator.run, kwargs={"stop": stop}, daemon=True)
-    thread.start()
+    """Produces until the block ends, in a process of its own: what is measured must not wait for its Python."""
+    processes = multiprocessing.get_context("spawn")
+    ready, stop = processes.Event(), processes.Event()
+    producing = processes.Process(target=_produce, args=(bootstrap, partitions, workload, ready, stop), daemon=True)
+    producing.start()
     try:
+        if not ready.wait(30):
+            raise HeadgateError("the load did not start within 30 s")
         yield
     finally:
         stop.set()
-        thread.join(30)
+        producing.join(30)
+
+
+def _produce(bootstrap: str, partitions: int, workload: Workload, ready: Event, stop: Event) -> None:
+    generator = LoadGenerator(bootstrap, {}, {TOPIC: partitions}, workload, FixedSize(RECORD_BYTES))
+    ending = threading.Event()
+    generating = threading.Thread(target=generator.run, kwargs={"stop": ending}, daemon=True)
+    generating.start()
+    ready.set()
+    stop.wait()
+    ending.set()
+    generating.join(30)
 
 
 def spread(partitions: int, bytes_per_s: float) -> Steady:

@@ -34,7 +34,7 @@ def topic(broker: EmbeddedKafka) -> str:
     for partition in (0, 1):
         for n in range(100):
             producer.produce("reading", json.dumps({"n": n}), f"key {n}" if n % 3 else None, partition)
-        headers = [("one", b"1"), ("nothing", None), ("one", b"again")]
+        headers: list[tuple[str, str | bytes | None]] = [("one", b"1"), ("nothing", None), ("one", b"again")]
         producer.produce("reading", b'{"n": 100}', b"", partition, headers=headers, timestamp=1_700_000_000_123)
         producer.produce("reading", None, b"tombstone", partition)
         producer.produce("reading", b"", b"empty", partition)
