@@ -1,0 +1,140 @@
+"""The producer benchmark of the partitioners on real brokers (B-57 to B-61): what runs, in which order, until when.
+
+Rounds: every cell once, in an order drawn anew, so that whatever the machine does meanwhile hits all of them alike.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headgate.errors import ConfigError
+from headgate.experiments.partitioners_cases import SCENARIOS, Cell, Part, cells, shuffled
+from headgate.experiments.partitioners_faults import Faults, create_topics, measure_faults
+from headgate.experiments.partitioners_live import BROKER_SETTINGS, Brokers, Size, measure
+from headgate.experiments.partitioners_results import MIB, Results, Run
+from headgate.kafka.embedded import EmbeddedKafka, run_kafka_tool
+
+Told = Callable[[str, int, int], None]
+"""What runs, how many are done, of how many."""
+LIMITED = "limited"
+"""The client id that the quota is for."""
+IN_TURN = (Part.paper, Part.limited, Part.three, Part.several)
+AT_ONCE = (Part.slow, Part.killed)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    size: Size = field(default_factory=Size)
+    runs: int = 20
+    """Of each cell of the paper; B-59 asks for 20."""
+    more_runs: int = 5
+    """Of each cell of what the paper left untested."""
+    limit_mib_per_s: float = 5.0
+    """What a node takes from a producer in the part with limits."""
+    limited_records: int = 200_000
+    """Enough to be limited for some seconds."""
+    faults: Faults = field(default_factory=Faults)
+    seed: int = 1
+    parts: tuple[Part, ...] = tuple(Part)
+
+    def rounds(self, part: Part) -> int:
+        return self.runs if part is Part.paper else self.more_runs
+
+    def size_of(self, part: Part) -> Size:
+        return Size(self.limited_records, self.size.record_bytes) if part is Part.limited else self.size
+
+    def todo(self, results: Results, nodes: int) -> list[tuple[Part, int]]:
+        """Rounds that are not whole yet, of the parts that need so many nodes; rounds of several parts alternate."""
+        return [
+            (part, number)
+            for number in range(max(self.runs, self.more_runs))
+            for part in self.parts
+            if number < self.rounds(part)
+            and SCENARIOS[cells(part)[0].scenario].nodes == nodes
+            and not all(results.has(cell, number) for cell in cells(part))
+        ]
+
+    @property
+    def total(self) -> int:
+        return sum(self.rounds(part) * (len(cells(part)) if part in IN_TURN else 1) for part in self.parts)
+
+    def check(self, results: Results) -> None:
+        """Runs of another size cannot be compared with those to come."""
+        for run in results.runs:
+            wanted = self.size_of(Part(run.part))
+            records = wanted.records if run.part in IN_TURN else run.records
+            if (run.records, run.record_bytes) != (records, wanted.record_bytes):
+                raise ConfigError(
+                    f"there are runs of {run.records:,} records of {run.record_bytes} bytes ({run.part}), and now "
+                    f"{wanted.records:,} of {wanted.record_bytes} are wanted: ask for the same, or leave out --resume"
+                )
+
+
+QUICK = Plan(
+    Size(5_000), runs=2, more_runs=2, limited_records=60_000, faults=Faults(healthy_s=1.0, slow_s=2.0, steady_s=1.0)
+)
+
+
+def run_all(home: Path, plan: Plan, results: Results, told: Told) -> None:
+    """Everything that is planned and not there yet. Every run is written down when it is done."""
+    plan.check(results)
+    for nodes in (2, 3):
+        if plan.todo(results, nodes):
+            with _cluster(home / f"{nodes}-nodes", nodes, plan, told) as brokers:
+                _run_on(brokers, plan, results, nodes, told)
+    told("done", plan.total, plan.total)
+
+
+def _run_on(brokers: Brokers, plan: Plan, results: Results, nodes: int, told: Told) -> None:
+    for part, number in plan.todo(results, nodes):
+        if part in AT_ONCE:
+            told(f"{part}, run {number + 1}", _done(plan, results), plan.total)
+            results.add(measure_faults(part, number, brokers, plan.faults, plan.size.record_bytes, plan.seed))
+        else:
+            for cell in shuffled(cells(part), plan.seed, number):
+                if not results.has(cell, number):
+                    told(_name(cell, number), _done(plan, results), plan.total)
+                    results.add([_measured(cell, number, brokers, plan)])
+
+
+def _measured(cell: Cell, number: int, brokers: Brokers, plan: Plan) -> Run:
+    client_id = LIMITED if cell.part is Part.limited else "bench"
+    return measure(cell, number, brokers, plan.size_of(cell.part), client_id)
+
+
+def _done(plan: Plan, results: Results) -> int:
+    return len({(run.part, run.number) if run.part in AT_ONCE else (run.cell, run.number) for run in results.runs})
+
+
+def _name(cell: Cell, number: int) -> str:
+    return f"{cell.part}, run {number + 1}: {cell.scenario}, acks {cell.acks}, {cell.partitioner}"
+
+
+@contextmanager
+def _cluster(home: Path, nodes: int, plan: Plan, told: Told) -> Iterator[Brokers]:
+    told(f"starting {nodes} brokers", 0, plan.total)
+    with EmbeddedKafka(home, nodes, settings=BROKER_SETTINGS) as kafka:
+        brokers = Brokers(kafka)
+        chosen = [scenario for scenario in SCENARIOS.values() if scenario.nodes == nodes]
+        for scenario in chosen:
+            brokers.create(scenario.topics)
+        if nodes == 2:
+            _limit(kafka.bootstrap, plan.limit_mib_per_s)
+        else:
+            create_topics(brokers)
+        told(f"warming up {nodes} brokers", 0, plan.total)
+        for part in IN_TURN:
+            if SCENARIOS[cells(part)[0].scenario].nodes == nodes and part is not Part.limited:
+                for cell in cells(part):
+                    measure(cell, 0, brokers, plan.size)
+        yield brokers
+
+
+def _limit(bootstrap: str, mib_per_s: float) -> None:
+    """Kafka's own quota: what each broker by itself takes from a client of that name."""
+    run_kafka_tool(
+        "kafka.admin.ConfigCommand",
+        *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "clients", "--entity-name", LIMITED),
+        *("--add-config", f"producer_byte_rate={int(mib_per_s * MIB)}"),
+    )
