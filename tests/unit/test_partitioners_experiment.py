@@ -1,4 +1,4 @@
-"""The partitioner experiment: layouts, intervals, verdicts, what is published, what is kept between runs, the report."""
+"""The partitioner experiment: layouts, intervals, verdicts, what is published, what is kept, the report."""
 
 import math
 from dataclasses import replace
@@ -113,7 +113,7 @@ def test_the_default_loads_a_node_by_its_partitions_and_node_loads_nodes_alike()
 
 
 def test_copies_of_a_partition_are_as_many_as_its_records() -> None:
-    """K, by default a quarter for each partition: 1 has partitions 0, 2 and 3, node 2 has 1 and 2, node 3 has 0, 1, 3."""
+    """K, a quarter for each partition: node 1 has partitions 0, 2 and 3, node 2 has 1 and 2, node 3 has 0, 1 and 3."""
     found = expected("default-rr", SCENARIOS["K"].topology)
     assert found is not None
     assert found.led == pytest.approx({1: 0.25, 2: 0.5, 3: 0.25})

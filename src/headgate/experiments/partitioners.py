@@ -45,19 +45,28 @@ class Plan:
         return Size(self.limited_records, self.size.record_bytes) if part is Part.limited else self.size
 
     def todo(self, results: Results, nodes: int) -> list[tuple[Part, int]]:
-        """Rounds that are not whole yet, of the parts that need so many nodes; rounds of several parts alternate."""
+        """Rounds that are not whole yet, of the parts on so many nodes; rounds of several parts alternate."""
         return [
             (part, number)
             for number in range(max(self.runs, self.more_runs))
-            for part in self.parts
-            if number < self.rounds(part)
-            and SCENARIOS[cells(part)[0].scenario].nodes == nodes
-            and not all(results.has(cell, number) for cell in cells(part))
+            for part in self.parts_on(nodes)
+            if number < self.rounds(part) and not all(results.has(cell, number) for cell in cells(part))
         ]
+
+    def parts_on(self, nodes: int) -> list[Part]:
+        return [part for part in self.parts if SCENARIOS[cells(part)[0].scenario].nodes == nodes]
 
     @property
     def total(self) -> int:
         return sum(self.rounds(part) * (len(cells(part)) if part in IN_TURN else 1) for part in self.parts)
+
+    def done(self, results: Results) -> int:
+        return sum(
+            results.has(cell, number)
+            for part in self.parts
+            for number in range(self.rounds(part))
+            for cell in (cells(part) if part in IN_TURN else cells(part)[:1])
+        )
 
     def check(self, results: Results) -> None:
         """Runs of another size cannot be compared with those to come."""
@@ -89,22 +98,18 @@ def run_all(home: Path, plan: Plan, results: Results, told: Told) -> None:
 def _run_on(brokers: Brokers, plan: Plan, results: Results, nodes: int, told: Told) -> None:
     for part, number in plan.todo(results, nodes):
         if part in AT_ONCE:
-            told(f"{part}, run {number + 1}", _done(plan, results), plan.total)
+            told(f"{part}, run {number + 1}", plan.done(results), plan.total)
             results.add(measure_faults(part, number, brokers, plan.faults, plan.size.record_bytes, plan.seed))
         else:
             for cell in shuffled(cells(part), plan.seed, number):
                 if not results.has(cell, number):
-                    told(_name(cell, number), _done(plan, results), plan.total)
+                    told(_name(cell, number), plan.done(results), plan.total)
                     results.add([_measured(cell, number, brokers, plan)])
 
 
 def _measured(cell: Cell, number: int, brokers: Brokers, plan: Plan) -> Run:
     client_id = LIMITED if cell.part is Part.limited else "bench"
     return measure(cell, number, brokers, plan.size_of(cell.part), client_id)
-
-
-def _done(plan: Plan, results: Results) -> int:
-    return len({(run.part, run.number) if run.part in AT_ONCE else (run.cell, run.number) for run in results.runs})
 
 
 def _name(cell: Cell, number: int) -> str:
@@ -124,8 +129,8 @@ def _cluster(home: Path, nodes: int, plan: Plan, told: Told) -> Iterator[Brokers
         else:
             create_topics(brokers)
         told(f"warming up {nodes} brokers", 0, plan.total)
-        for part in IN_TURN:
-            if SCENARIOS[cells(part)[0].scenario].nodes == nodes and part is not Part.limited:
+        for part in plan.parts_on(nodes):
+            if part in IN_TURN and part is not Part.limited:
                 for cell in cells(part):
                     measure(cell, 0, brokers, plan.size)
         yield brokers

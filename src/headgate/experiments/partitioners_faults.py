@@ -7,7 +7,7 @@ meet the very same fault.
 import threading
 import time
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -105,7 +105,7 @@ class Stage:
         self._cells = shuffled(cells(part), seed, number)
         self._lanes: list[Lane] = []
         self._phase = ""
-        self._lasted_s: Counter[str] = Counter()
+        self._lasted_s: defaultdict[str, float] = defaultdict(float)
         self._began_s = 0.0
 
     def play(self, story: Callable[["Stage"], None]) -> None:
@@ -138,7 +138,7 @@ class Stage:
 
     def enter(self, phase: str) -> None:
         now_s = time.perf_counter()
-        self._lasted_s[self._phase] += now_s - self._began_s  # type: ignore[assignment]
+        self._lasted_s[self._phase] += now_s - self._began_s
         self._phase, self._began_s = phase, now_s
 
     def wait_until_all_see(self, topology: Topology) -> None:
@@ -252,4 +252,5 @@ def measure_faults(
         stage.play(slow_node)
         return list(stage.runs({HEALTHY: whole, SLOW: whole}))
     stage.play(killed_node)
+    brokers.find_processes()
     return list(stage.runs({BEFORE: whole, AWAY: failed(whole, [KILLED_NODE]), BACK: whole}))

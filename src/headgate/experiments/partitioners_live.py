@@ -54,7 +54,11 @@ class Brokers:
     def __init__(self, kafka: EmbeddedKafka) -> None:
         self.kafka, self.bootstrap = kafka, kafka.bootstrap
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        self._processes = [psutil.Process(broker.pid) for broker in kafka.status().brokers if broker.pid is not None]
+        self.find_processes()
+
+    def find_processes(self) -> None:
+        """Again after one was killed and started."""
+        self._processes = [psutil.Process(b.pid) for b in self.kafka.status().brokers if b.pid is not None]
 
     def create(self, topics: Mapping[str, Layout]) -> None:
         new = [

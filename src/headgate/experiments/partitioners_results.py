@@ -129,12 +129,14 @@ class Results:
 
     def __init__(self, file: Path, resume: bool = False) -> None:
         self._file, self.runs = file, list[Run]()
+        self._done: set[tuple[Cell, int]] = set()
         if resume and file.exists():
             with file.open(newline="") as lines:
                 try:
                     self.runs = [_read(line) for line in csv.DictReader(lines)]
                 except (KeyError, ValueError, TypeError) as error:
                     raise ConfigError(f"{file} is not of this experiment ({error!r}): leave out --resume") from error
+        self._done.update((run.cell, run.number) for run in self.runs)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             part = file.with_suffix(".part")  # stopped in between, the runs so far are not lost
@@ -149,11 +151,12 @@ class Results:
     def add(self, runs: Iterable[Run]) -> None:
         new = list(runs)
         self.runs += new
+        self._done.update((run.cell, run.number) for run in new)
         with self._file.open("a", newline="") as out:
             csv.writer(out).writerows(map(astuple, new))
 
     def has(self, cell: Cell, number: int) -> bool:
-        return any(run.cell == cell and run.number == number for run in self.runs)
+        return (cell, number) in self._done
 
     def of(self, cell: Cell, phase: str = "") -> list[Run]:
         return [run for run in self.runs if run.cell == cell and run.phase == phase]

@@ -113,7 +113,8 @@ def killed_node(results: Results) -> list[str]:
         "",
         *prose(
             f"""Leaders {leaders("K")}, two copies, acks all. Node {KILLED_NODE} gets SIGKILL; *failing* lasts until
-            every producer knows the new leaders{lasted}, *returning* from its start until it leads again. Latencies are of records sent in that phase."""
+            every producer knows the new leaders{lasted}, *returning* from its start until it leads again. Latencies are
+            of records sent in that phase."""
         ),
         "",
         *table(heading, [_killed_row(results, cell) for cell in cells(Part.killed)]),
