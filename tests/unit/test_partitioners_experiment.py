@@ -54,7 +54,8 @@ def test_an_interval_is_the_mean_and_students_t_times_the_standard_error() -> No
 
 def test_two_runs_have_a_very_wide_interval_and_one_has_none() -> None:
     """10 and 12: deviation sqrt(2), error 1, t(1) = 63.657."""
-    assert Interval.of([10, 12]) == Interval(11, pytest.approx(63.657))
+    assert Interval.of([10, 12]).mean == 11
+    assert Interval.of([10, 12]).half == pytest.approx(63.657)
     assert Interval.of([7]).half == math.inf
     assert str(Interval.of([7])) == "7.00"
     assert Interval.of([7]).against(Interval(1, 0.1), more_is_better=True) is Verdict.unknown
@@ -213,10 +214,12 @@ def test_finished_runs_are_kept_and_not_done_again(tmp_path: Path) -> None:
     results = Results(file)
     results.add([ran(U2, 0, 2.0), ran(U2, 1, 4.0)])
     again = Results(file, resume=True)
-    assert again.runs == results.runs
+    assert list(map(str, again.runs)) == list(map(str, results.runs))  # nan is not equal to itself
     assert again.has(U2, 1)
     assert not again.has(U2, 2)
-    assert again.interval(U2, lambda run: run.mib_per_s) == Interval(3.0, pytest.approx(63.657))
+    found = again.interval(U2, lambda run: run.mib_per_s)
+    assert found is not None
+    assert (found.mean, found.half) == pytest.approx((3.0, 63.657))
     assert again.interval(U2_NODE, lambda run: run.mib_per_s) is None
     assert Results(file).runs == []
 

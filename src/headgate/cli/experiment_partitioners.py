@@ -22,7 +22,7 @@ LINE_EVERY_S = 20.0
 
 def partitioners(
     quick: Annotated[bool, typer.Option("--quick", help="Two short runs of everything, to see that it works.")] = False,
-    records: Annotated[int | None, typer.Option(help="Records of a run.  [default: 400000]", min=1_000)] = None,
+    records: Annotated[int | None, typer.Option(help="Records of a run.  [default: 300000]", min=1_000)] = None,
     record_bytes: Annotated[int | None, typer.Option(help="Size of a record.  [default: 100]", min=1)] = None,
     runs: Annotated[int | None, typer.Option(help="Runs of each cell of the paper.  [default: 20]", min=1)] = None,
     more_runs: Annotated[

@@ -43,8 +43,10 @@ BEFORE, FAILING, AWAY, RETURNING, BACK = "before", "failing", "away", "returning
 class Faults:
     """How long, and how hard."""
 
-    records_per_s: int = 1_500
+    records_per_s: int = 1_000
     """Of each producer."""
+    linger_ms: int = 20
+    """How long a producer gathers a batch: with the default of 5, requests of so many producers fill this machine."""
     healthy_s: float = 3.0
     slow_s: float = 5.0
     frozen_s: float = 0.2
@@ -81,8 +83,8 @@ class Phase:
 
 
 class Lane:
-    def __init__(self, cell: Cell, bootstrap: str) -> None:
-        config = {"bootstrap.servers": bootstrap, "acks": cell.acks, "log_level": 0}
+    def __init__(self, cell: Cell, bootstrap: str, linger_ms: int) -> None:
+        config = {"bootstrap.servers": bootstrap, "acks": cell.acks, "linger.ms": linger_ms, "log_level": 0}
         self.cell, self.topic = cell, topic_of(cell)
         self.producer = BalancedProducer(config, partitioner=cell.partitioner)
         self.phases: dict[str, Phase] = {}
@@ -111,7 +113,7 @@ class Stage:
     def play(self, story: Callable[["Stage"], None]) -> None:
         with ExitStack() as open_lanes, ThreadPoolExecutor(1) as telling:
             for cell in self._cells:
-                lane = Lane(cell, self.brokers.bootstrap)
+                lane = Lane(cell, self.brokers.bootstrap, self.faults.linger_ms)
                 open_lanes.callback(lane.producer.close)
                 lane.producer.produce(lane.topic, b"")
                 flush(lane.producer)
@@ -224,7 +226,7 @@ def killed_node(stage: Stage) -> None:
     kafka.start()
     partitions = [TopicPartition(topic, n) for topic in topics for n in range(len(whole.topics[0].partitions))]
     _wait_in_sync(stage)
-    admin.elect_leaders(ElectionType.PREFERRED, partitions, request_timeout=ANSWER_S).result(ANSWER_S)
+    admin.elect_leaders(ElectionType.PREFERRED, partitions).result(ANSWER_S)
     stage.wait_until_all_see(whole)
     stage.enter(BACK)
     time.sleep(faults.steady_s)

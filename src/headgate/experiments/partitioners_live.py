@@ -40,7 +40,7 @@ TOPIC_SETTINGS = {"retention.bytes": str(64 * 1024**2), "segment.bytes": str(16 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    records: int = 400_000
+    records: int = 300_000
     record_bytes: int = 100
 
     @property
@@ -167,7 +167,8 @@ def measure(cell: Cell, number: int, brokers: Brokers, size: Size, client_id: st
         for lane in lanes:
             flush(lane.producer)
         seconds, client_s = time.perf_counter() - began, time.process_time() - client_s
-        client = Client(*spent_ms(statistics), client_s, brokers.cpu_s() - broker_s)
+        internal_ms, outbuf_ms, rtt_ms = spent_ms(statistics)
+        client = Client(internal_ms, outbuf_ms, rtt_ms, client_s, brokers.cpu_s() - broker_s)
         written = brokers.written_since(before, cell.topics, len(reports.latencies_s))
     led, held = landed(written, cell.topics)
     return run_of(
@@ -192,7 +193,8 @@ def send(lanes: Sequence[Lane], records: int, value: bytes, reports: Callable[[A
 
 def landed(written: Mapping[tuple[str, int], int], topics: Mapping[str, Layout]) -> tuple[Loads, Loads]:
     """By node: records of partitions that it leads, and of all that it holds."""
-    led, held = {}, {}
+    led: Loads = {}
+    held: Loads = {}
     for (topic, partition), records in written.items():
         for place, node in enumerate(topics[topic][partition]):
             held[node] = held.get(node, 0) + records

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from headgate.experiments.intervals import Interval
 
 RECORDS = 100_000_000
-ACKS = {"s": "all", "a": "1", "": ""}
+ACKS = {"s": "all", "a": "1", "-": ""}
 """Without replicas the paper does not tell acknowledgements apart."""
 
 _TABLES = """
@@ -61,10 +61,21 @@ class Published:
 
 
 def _published(line: str) -> Published:
-    table, partitioner, scenario, acks, mib, avg, p50, p95, p99, p999, most, *rest = line.split()
-    intervals = [_interval(text) for text in (mib, avg, p50, p95, p99, p999)]
+    table, partitioner, scenario, acks, mib, avg, p50, p95, p99, p999, most, io, seconds = line.split()
     return Published(
-        table, partitioner, scenario, ACKS[acks.strip("-")], *intervals, float(most), *map(_interval, rest)
+        table,
+        partitioner,
+        scenario,
+        ACKS[acks],
+        _interval(mib),
+        _interval(avg),
+        _interval(p50),
+        _interval(p95),
+        _interval(p99),
+        _interval(p999),
+        float(most),
+        _interval(io),
+        _interval(seconds),
     )
 
 

@@ -14,7 +14,6 @@ from headgate.experiments.intervals import Interval
 from headgate.experiments.partitioners_cases import Cell, Loads, Part
 
 MIB = 1024**2
-PERCENTILES = (50, 95, 99, 99.9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +95,31 @@ def run_of(
     client: Client = Client(),  # noqa: B008, a frozen value
 ) -> Run:
     found_ms = 1000 * np.asarray(latencies_s) if len(latencies_s) else np.array([math.nan])
-    at = [float(value) for value in np.percentile(found_ms, PERCENTILES)]
+    p50, p95, p99, p999 = (round(float(at), 3) for at in np.percentile(found_ms, (50, 95, 99, 99.9)))
     records = len(latencies_s)
     return Run(
-        cell.part.value,
-        cell.scenario,
-        cell.acks,
-        cell.partitioner,
-        phase,
-        number,
-        records + failed,
-        record_bytes,
-        failed,
-        *(round(value, 4) for value in (seconds, records * record_bytes / MIB / seconds, float(found_ms.mean()))),
-        *(round(value, 3) for value in (*at, float(found_ms.max()))),
-        *(round(value, 3) for value in astuple(client)),
+        part=cell.part.value,
+        scenario=cell.scenario,
+        acks=cell.acks,
+        partitioner=cell.partitioner,
+        phase=phase,
+        number=number,
+        records=records + failed,
+        record_bytes=record_bytes,
+        failed=failed,
+        seconds=round(seconds, 4),
+        mib_per_s=round(records * record_bytes / MIB / seconds, 4),
+        avg_ms=round(float(found_ms.mean()), 4),
+        p50_ms=p50,
+        p95_ms=p95,
+        p99_ms=p99,
+        p999_ms=p999,
+        max_ms=round(float(found_ms.max()), 3),
+        internal_ms=round(client.internal_ms, 3),
+        outbuf_ms=round(client.outbuf_ms, 3),
+        rtt_ms=round(client.rtt_ms, 3),
+        client_cpu_s=round(client.client_cpu_s, 3),
+        broker_cpu_s=round(client.broker_cpu_s, 3),
         led=_by_node(led),
         held=_by_node(held),
     )

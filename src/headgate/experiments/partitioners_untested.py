@@ -81,16 +81,15 @@ def slow_node(results: Results, plan: Plan) -> list[str]:
         times = [*_latency(results, cell, HEALTHY), *_latency(results, cell, SLOW)]
         rows.append((*cell_row(results, cell, SLOW)[:2], *times, change(results, cell, "avg_ms", SLOW), led))
     faults = plan.faults
+    frozen_ms, running_ms = 1000 * faults.frozen_s, 1000 * faults.running_s
     return [
         "## A slow node",
         "",
         *prose(
-            f"""Three nodes, one partition each, acks 1, {
-                faults.records_per_s:,} records/s of each producer, all at once.
-            Node {SLOW_NODE} stands still for {1000 * faults.frozen_s:.0f} ms and works for {
-                1000
-                * faults.running_s:.0f} ms, in turn (SIGSTOP and SIGCONT of its process, as a starved machine behaves;
-            Kafka's quotas are the same for all nodes, and its throttles pass replicas in sync by)."""
+            f"""Three nodes, one partition each, acks 1, {faults.records_per_s:,} records/s of each producer in batches
+            of {faults.linger_ms} ms, all at once. Node {SLOW_NODE} stands still for {frozen_ms:.0f} ms and works for
+            {running_ms:.0f} ms, in turn (SIGSTOP and SIGCONT of its process, as a starved machine behaves; Kafka's
+            quotas are the same for all nodes, and its throttles pass replicas in sync by)."""
         ),
         "",
         *table(heading, rows),

@@ -87,7 +87,10 @@ class BalancedProducer(Producer):
                     _produce(self, topic, value, None, partition, reported)
                 else:
                     _produce(self, topic, value, None, partition, reported, None, timestamp, headers)
-            except (BufferError, KafkaException):
+            except BufferError:
+                give_back(next_of, topic, partition)
+                raise
+            except KafkaException:
                 give_back(next_of, topic, partition)
                 self._follower.look()  # the topic may have been made anew with fewer partitions
                 raise
@@ -121,9 +124,9 @@ class BalancedProducer(Producer):
         raise BufferError it waits, and serves delivery reports meanwhile."""
         reported = on_delivery or self._reported
         self._follower.include(topic)
-        choice = self._choices.next_of.get(topic)
-        produce = self.produce if choice is None else super().produce
-        partitions = [UNASSIGNED if choice is None else choice() for _ in values]
+        ahead = self._choices.ahead(topic, len(values))
+        produce = super().produce if ahead is not None else self.produce
+        partitions = ahead if ahead is not None else [UNASSIGNED] * len(values)
         done = 0
         while done < len(values):
             handed = iter(values[done:])
