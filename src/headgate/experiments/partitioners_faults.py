@@ -34,7 +34,11 @@ from headgate.topology.cluster import Topology
 from headgate.topology.failures import failed
 
 TICK_S = 0.002
+ON_THE_WAY_S = 0.1
+"""Records sent so shortly before the kill count for what follows it: many of them are not acknowledged by then."""
 SEEN_DEADLINE_S = 90.0
+WARMING = "warming"
+"""New producers find their pace; not reported."""
 HEALTHY, SLOW = "healthy", "slow"
 BEFORE, FAILING, AWAY, RETURNING, BACK = "before", "failing", "away", "returning", "back"
 
@@ -47,6 +51,7 @@ class Faults:
     """Of each producer."""
     linger_ms: int = 20
     """How long a producer gathers a batch: with the default of 5, requests of so many producers fill this machine."""
+    warming_s: float = 2.0
     healthy_s: float = 3.0
     slow_s: float = 5.0
     frozen_s: float = 0.2
@@ -118,12 +123,17 @@ class Stage:
                 lane.producer.produce(lane.topic, b"")
                 flush(lane.producer)
                 self._lanes.append(lane)
-            told = telling.submit(story, self)
+            told = telling.submit(self._tell, story)
             self._pace(told.done)
             told.result()
-            self.enter("")
             for lane in self._lanes:
                 flush(lane.producer)
+
+    def _tell(self, story: Callable[["Stage"], None]) -> None:
+        self.enter(WARMING)
+        time.sleep(self.faults.warming_s)
+        story(self)
+        self.enter("")
 
     def _pace(self, over: Callable[[], bool]) -> None:
         began_s, sent = time.perf_counter(), 0
@@ -160,6 +170,8 @@ class Stage:
         """A line for every partitioner and phase; who got the records only where `leaders` says who led."""
         for lane in self._lanes:
             for name, phase in lane.phases.items():
+                if name == WARMING:
+                    continue
                 led: dict[int, float] = {}
                 if name in leaders:
                     for node, partitions in ClusterView.of(leaders[name]).leaders[lane.cell.scenario].items():
@@ -185,7 +197,6 @@ def slow_node(stage: Stage) -> None:
     stage.enter(SLOW)
     with _stuttering(stage, over):
         time.sleep(faults.slow_s)
-    stage.enter("")
 
 
 @contextmanager
@@ -218,6 +229,7 @@ def killed_node(stage: Stage) -> None:
     stage.enter(BEFORE)
     time.sleep(faults.steady_s)
     stage.enter(FAILING)
+    time.sleep(ON_THE_WAY_S)
     kafka.kill(KILLED_NODE)
     stage.wait_until_all_see(failed(whole, [KILLED_NODE]))
     stage.enter(AWAY)
@@ -230,7 +242,6 @@ def killed_node(stage: Stage) -> None:
     stage.wait_until_all_see(whole)
     stage.enter(BACK)
     time.sleep(faults.steady_s)
-    stage.enter("")
 
 
 def _wait_in_sync(stage: Stage) -> None:

@@ -34,7 +34,7 @@ def write(file: Path, text: str) -> None:
     """In place of the last report; what was written by hand below it stays."""
     before = file.read_text() if file.exists() else ""
     _, _, by_hand = before.partition(BY_HAND)
-    file.write_text(f"{text}\n{BY_HAND}\n{by_hand}".rstrip() + "\n")
+    file.write_text(text + "\n" + BY_HAND + (by_hand or "\n"))
 
 
 def report(results: Results, simulated: Sequence[Simulated], plan: Plan, how: str) -> str:

@@ -5,7 +5,7 @@ simulator a node is a queue of its own, and the partitioners are the very classe
 """
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -88,9 +88,7 @@ def simulate(jobs: int, seed: int, told: Callable[[str], None] = lambda _: None)
 
 def _simulated(setting: Setting, name: str, load: float, jobs: int, seed: int) -> Simulated:
     scenario = SCENARIOS[setting.scenario]
-    policy = ByPartitioner(
-        list(_partitioners(name, len(scenario.topics), seed)), scenario.topology, list(scenario.topics)
-    )
+    policy = ByPartitioner(_partitioners(name, len(scenario.topics), seed), scenario.topology, list(scenario.topics))
     arrivals = load * scenario.nodes
     world = World(scenario.nodes, arrivals, sets=policy.queue_sets, changes=setting.changes(jobs / arrivals))
     outcome = run(world, policy, jobs, seed)
@@ -109,11 +107,12 @@ def _simulated(setting: Setting, name: str, load: float, jobs: int, seed: int) -
     )
 
 
-def _partitioners(name: str, producers: int, seed: int) -> Iterator[Partitioner]:
-    seeded: dict[str, Any] = {"start": lambda: seed} | ({"seed": seed} if name == "jsq" else {})
-    shared = build_partitioner("sqf", seeded)
-    for _ in range(producers):
-        yield shared if name == SHARED else build_partitioner(name, seeded)
+def _partitioners(name: str, producers: int, seed: int) -> list[Partitioner]:
+    """One for each producer, all beginning alike."""
+    params: dict[str, Any] = {"start": lambda: seed} | ({"seed": seed} if name == "jsq" else {})
+    if name == SHARED:
+        return [build_partitioner("sqf", params)] * producers
+    return [build_partitioner(name, params) for _ in range(producers)]
 
 
 def _stable(setting: Setting, name: str, load: float) -> bool:
