@@ -21,6 +21,7 @@ from headgate.experiments.partitioners_cases import (
     expected,
     shuffled,
 )
+from headgate.experiments.partitioners_limits import fitted
 from headgate.experiments.partitioners_live import Size, landed, spent_ms
 from headgate.experiments.partitioners_plots import draw
 from headgate.experiments.partitioners_published import DOUBTFUL, PUBLISHED, published
@@ -184,6 +185,23 @@ def test_the_published_changes_are_those_of_the_requirements() -> None:
     assert published_change("B2", "all", "node", "mib_per_s") == "-10.3 %, level"
     assert published("B1", "all", "node") is published("B1", "1", "node")
     assert published("B1", "1", "improved") is None
+
+
+def test_the_defaults_rows_alone_predict_what_node_gains_where_nodes_limited() -> None:
+    """13.61 / 15.79 = 0.8619, so a copy costs (4 * 0.8619 - 3) / (3 - 2 * 0.8619) = 0.3510 of leading; with two leaders
+    node 2 works 2/3 + 0.351 / 3 = 0.7837 for a record, evenly led 1.351 / 2 = 0.6755: 16.0 % more, 14.0 published."""
+    limits = fitted("B2", "U2", "all")
+    assert limits is not None
+    assert limits.copy == pytest.approx(0.3510, abs=1e-3)
+    assert limits.mib_per_s("U2", "default-rr") == pytest.approx(13.61)
+    assert limits.mib_per_s("U2", "node") == pytest.approx(15.79)
+    assert limits.mib_per_s("B2", "sqf") == pytest.approx(15.79)
+
+
+def test_rows_that_no_busiest_node_explains_are_not_fitted() -> None:
+    """U1 is as fast as B1 there, and U2 with acks 1 faster than B2."""
+    assert fitted("B1", "U1", "1") is None
+    assert fitted("B2", "U2", "1") is None
 
 
 # Runs and what they come to

@@ -107,7 +107,7 @@ class Stage:
     """All producers at their steady rate while a story is told in another thread."""
 
     def __init__(self, part: Part, number: int, brokers: Brokers, faults: Faults, record_bytes: int, seed: int) -> None:
-        self.part, self.number, self.brokers, self.faults = part, number, brokers, faults
+        self.number, self.brokers, self.faults = number, brokers, faults
         self._value = b"x" * record_bytes
         self._cells = shuffled(cells(part), seed, number)
         self._lanes: list[Lane] = []

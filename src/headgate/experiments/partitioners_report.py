@@ -1,5 +1,6 @@
 """The report of the partitioner experiment: every cell with its interval, verdicts, the published numbers (B-60)."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -9,6 +10,7 @@ from headgate.experiments.intervals import Verdict
 from headgate.experiments.partitioners import Plan
 from headgate.experiments.partitioners_cases import ACKS, BASELINE, PAPER, PAPER_PARTITIONERS, Cell, Part, cells
 from headgate.experiments.partitioners_faults import FAILING, SLOW
+from headgate.experiments.partitioners_limits import fitted
 from headgate.experiments.partitioners_live import QUEUE_RECORDS
 from headgate.experiments.partitioners_published import DOUBTFUL, Published, published
 from headgate.experiments.partitioners_published import RECORDS as PUBLISHED_RECORDS
@@ -43,6 +45,7 @@ def report(results: Results, simulated: Sequence[Simulated], plan: Plan, how: st
         in_short(results),
         the_four_scenarios(results),
         against_the_baseline(results),
+        where_nodes_limited_there(),
         where_records_landed(results),
         untested.limited(results, plan),
         untested.three_nodes(results),
@@ -152,6 +155,34 @@ def published_change(scenario: str, acks: str, partitioner: str, metric: str) ->
         return ""
     doubt = " †" if metric.startswith("p") and ours.table in DOUBTFUL else ""
     return change_of(getattr(ours, metric), getattr(theirs, metric), metric) + doubt
+
+
+def where_nodes_limited_there() -> list[str]:
+    rows = []
+    for even, uneven, acks in (("B1", "U1", "1"), ("B2", "U2", "1"), ("B2", "U2", "all")):
+        theirs = [published(scenario, acks, BASELINE) for scenario in (even, uneven)]
+        ratio = theirs[1].mib_per_s.mean / theirs[0].mib_per_s.mean if theirs[0] and theirs[1] else math.nan
+        limits = fitted(even, uneven, acks)
+        default = limits.mib_per_s(uneven, BASELINE) if limits else math.nan
+        predicted = (
+            f"{100 * (limits.mib_per_s(uneven, 'node') / default - 1):+.1f} %" if limits else "nodes did not limit"
+        )
+        changes = [published_change(uneven, acks, name, "mib_per_s") for name in ("node", "sqf")]
+        rows.append((f"{uneven} / {even}", acks, f"{ratio:.2f}", predicted, *changes))
+    heading = ("default", "acks", "ratio", "predicted: `node`, `sqf`", "published: `node`", "published: `sqf`")
+    return [
+        "## Where nodes limited in the paper",
+        "",
+        *prose(
+            """If the busiest node limits, the unbalanced default must be slower than the balanced one: 0.75 of it if
+            copies cost a node nothing, 1 if they cost as much as leading. Only one pair of the published rows is in that
+            range. There, the two default rows alone predict what Node and SQF gain; elsewhere something else limited,
+            and nothing can be gained by relieving a node."""
+        ),
+        "",
+        *table(heading, rows),
+        "",
+    ]
 
 
 def where_records_landed(results: Results) -> list[str]:
