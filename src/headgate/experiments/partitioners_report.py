@@ -175,9 +175,9 @@ def where_nodes_limited_there() -> list[str]:
         "",
         *prose(
             """If the busiest node limits, the unbalanced default must be slower than the balanced one: 0.75 of it if
-            copies cost a node nothing, 1 if they cost as much as leading. Only one pair of the published rows is in that
-            range. There, the two default rows alone predict what Node and SQF gain; elsewhere something else limited,
-            and nothing can be gained by relieving a node."""
+            copies cost a node nothing, 1 if they cost as much as leading. Only one pair of the published rows is in
+            that range. There, the two default rows alone predict what Node and SQF gain; elsewhere something else
+            limited, and nothing can be gained by relieving a node."""
         ),
         "",
         *table(heading, rows),
