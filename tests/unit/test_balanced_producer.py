@@ -112,7 +112,7 @@ def test_a_refused_record_gives_its_turn_back_with_headers_too_and_with_a_key_it
         producer.produce("t", b"x", on_delivery=reports)
         for refused in ({"headers": {"a": b"1"}}, {"key": "key 1"}):
             with pytest.raises(BufferError):
-                producer.produce("t", b"x", **refused)  # type: ignore[arg-type]
+                producer.produce("t", b"x", **refused)
         assert producer.flush(30) == 0
     producer.produce_all("t", [b"x"] * 4, on_delivery=reports)
     assert producer.flush(30) == 0

@@ -72,7 +72,8 @@ def changes(results: Results, file: Path) -> None:
         panel.set_title(f"{title} (over the mean of {BASELINE}; hollow: published)", fontsize=9, loc="left")
         panel.set_xticks(range(len(places)), [f"{scenario}\nacks {acks}" for scenario, acks in places])
         panel.grid(alpha=0.3, axis="y")
-        panel.legend(fontsize=7, ncols=5)
+        if panel.get_legend_handles_labels()[0]:
+            panel.legend(fontsize=7, ncols=5)
     save(figure, file)
 
 
@@ -94,7 +95,9 @@ def load(results: Results, file: Path) -> None:
     for panel, scenario in zip(figure.subplots(1, 4, sharey=True), PAPER, strict=True):
         for n, name in enumerate(PAPER_PARTITIONERS):
             runs = [run for acks in ACKS for run in results.of(Cell(Part.paper, scenario, acks, name))]
-            panel.plot([n] * len(runs), [run.led_shares[2] for run in runs], "o", color=COLOURS[name], markersize=3)
+            panel.plot(
+                [n] * len(runs), [run.led_shares.get(2, 0.0) for run in runs], "o", color=COLOURS[name], markersize=3
+            )
             predicted = expected(name, SCENARIOS[scenario].topology)
             if predicted is not None:
                 panel.plot([n - 0.35, n + 0.35], [predicted.led[2]] * 2, color="black", linewidth=1)

@@ -5,7 +5,7 @@ simulator a node is a queue of its own, and the partitioners are the very classe
 """
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -77,9 +77,11 @@ class Simulated:
     """No node is sent more than it can do; otherwise waits grow as long as the simulation runs."""
 
 
-def simulate(jobs: int, seed: int, told: Callable[[str], None] = lambda _: None) -> list[Simulated]:
+def simulate(
+    jobs: int, seed: int, told: Callable[[str], None] = lambda _: None, settings: Sequence[Setting] = SETTINGS
+) -> list[Simulated]:
     rows = []
-    for setting in SETTINGS:
+    for setting in settings:
         for name in setting.partitioners:
             told(f"{setting.name}, {name}")
             rows += [_simulated(setting, name, load, jobs, seed) for load in setting.loads]
