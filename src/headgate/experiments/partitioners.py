@@ -11,14 +11,13 @@ from pathlib import Path
 from headgate.errors import ConfigError
 from headgate.experiments.partitioners_cases import SCENARIOS, Cell, Part, cells, shuffled
 from headgate.experiments.partitioners_faults import Faults, create_topics, measure_faults
-from headgate.experiments.partitioners_live import BROKER_SETTINGS, Brokers, Size, measure
+from headgate.experiments.partitioners_live import BROKER_SETTINGS, FREE, Brokers, Size, measure
 from headgate.experiments.partitioners_results import MIB, Results, Run
 from headgate.kafka.embedded import EmbeddedKafka, run_kafka_tool
 
 Told = Callable[[str, int, int], None]
 """What runs, how many are done, of how many."""
-LIMITED = "limited"
-"""The client id that the quota is for."""
+UNLIMITED_MIB_PER_S = 100_000
 IN_TURN = (Part.paper, Part.limited, Part.three, Part.several)
 AT_ONCE = (Part.slow, Part.killed)
 
@@ -112,8 +111,9 @@ def _run_on(brokers: Brokers, plan: Plan, results: Results, nodes: int, told: To
 
 
 def _measured(cell: Cell, number: int, brokers: Brokers, plan: Plan) -> Run:
-    client_id = LIMITED if cell.part is Part.limited else "bench"
-    return measure(cell, number, brokers, plan.size_of(cell.part), client_id)
+    # Kafka remembers for a while what a client sent too much, so every run with a limit is another client.
+    name = f"{cell.scenario}-{cell.acks}-{cell.partitioner}-{number}" if cell.part is Part.limited else FREE
+    return measure(cell, number, brokers, plan.size_of(cell.part), name)
 
 
 def _name(cell: Cell, number: int) -> str:
@@ -141,9 +141,10 @@ def _cluster(home: Path, nodes: int, plan: Plan, told: Told) -> Iterator[Brokers
 
 
 def _limit(bootstrap: str, mib_per_s: float) -> None:
-    """Kafka's own quota: what each broker by itself takes from a client of that name."""
-    run_kafka_tool(
-        "kafka.admin.ConfigCommand",
-        *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "clients", "--entity-name", LIMITED),
-        *("--add-config", f"producer_byte_rate={int(mib_per_s * MIB)}"),
-    )
+    """Kafka's own quota: what each broker by itself takes from a client, unless it has the name of those without."""
+    for client, limit in (("--entity-default",), mib_per_s), (("--entity-name", FREE), UNLIMITED_MIB_PER_S):
+        run_kafka_tool(
+            "kafka.admin.ConfigCommand",
+            *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "clients", *client),
+            *("--add-config", f"producer_byte_rate={int(limit * MIB)}"),
+        )

@@ -14,8 +14,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import ElectionType, TopicPartition
-
 from headgate.errors import KafkaUnavailable
 from headgate.experiments.partitioners_cases import (
     KILLED_NODE,
@@ -26,7 +24,7 @@ from headgate.experiments.partitioners_cases import (
     cells,
     shuffled,
 )
-from headgate.experiments.partitioners_live import ANSWER_S, Brokers, flush
+from headgate.experiments.partitioners_live import DEADLINE_S, Brokers, flush
 from headgate.experiments.partitioners_results import Run, run_of
 from headgate.producers.confluent import BalancedProducer
 from headgate.producers.protocol import ClusterView
@@ -36,7 +34,6 @@ from headgate.topology.failures import failed
 TICK_S = 0.002
 ON_THE_WAY_S = 0.1
 """Records sent so shortly before the kill count for what follows it: many of them are not acknowledged by then."""
-SEEN_DEADLINE_S = 90.0
 WARMING = "warming"
 """New producers find their pace; not reported."""
 HEALTHY, SLOW = "healthy", "slow"
@@ -154,17 +151,14 @@ class Stage:
         self._phase, self._began_s = phase, now_s
 
     def wait_until_all_see(self, topology: Topology) -> None:
-        until_s = time.monotonic() + SEEN_DEADLINE_S
+        until_s = time.monotonic() + DEADLINE_S
         while not all(lane.sees(topology) for lane in self._lanes):
             if time.monotonic() > until_s:
                 raise KafkaUnavailable(
-                    f"not all producers saw the new leaders within {SEEN_DEADLINE_S:g} s: the machine may be "
+                    f"not all producers saw the new leaders within {DEADLINE_S:g} s: the machine may be "
                     "overloaded, go on later with --resume"
                 )
             time.sleep(0.05)
-
-    def topics(self) -> list[str]:
-        return [lane.topic for lane in self._lanes]
 
     def runs(self, leaders: dict[str, Topology]) -> Iterator[Run]:
         """A line for every partitioner and phase; who got the records only where `leaders` says who led."""
@@ -224,8 +218,7 @@ def _stuttering(stage: Stage, over: threading.Event) -> Iterator[None]:
 
 def killed_node(stage: Stage) -> None:
     """The node that leads two of four partitions is killed, others lead, it comes back and leads again."""
-    kafka, admin, faults, topics = stage.brokers.kafka, stage.brokers.admin, stage.faults, stage.topics()
-    whole = SCENARIOS["K"].topology
+    kafka, faults, whole = stage.brokers.kafka, stage.faults, SCENARIOS["K"].topology
     stage.enter(BEFORE)
     time.sleep(faults.steady_s)
     stage.enter(FAILING)
@@ -236,24 +229,10 @@ def killed_node(stage: Stage) -> None:
     time.sleep(faults.steady_s)
     stage.enter(RETURNING)
     kafka.start()
-    partitions = [TopicPartition(topic, n) for topic in topics for n in range(len(whole.topics[0].partitions))]
-    _wait_in_sync(stage)
-    admin.elect_leaders(ElectionType.PREFERRED, partitions).result(ANSWER_S)
+    stage.brokers.bring_leaders_home()
     stage.wait_until_all_see(whole)
     stage.enter(BACK)
     time.sleep(faults.steady_s)
-
-
-def _wait_in_sync(stage: Stage) -> None:
-    until_s = time.monotonic() + SEEN_DEADLINE_S
-    while True:
-        known = stage.brokers.admin.list_topics(timeout=ANSWER_S).topics
-        rows = [p for topic in stage.topics() for p in known[topic].partitions.values()]
-        if all(len(p.isrs) == len(p.replicas) for p in rows):
-            return
-        if time.monotonic() > until_s:
-            raise KafkaUnavailable(f"node {KILLED_NODE} did not catch up within {SEEN_DEADLINE_S:g} s: see its logs")
-        time.sleep(0.1)
 
 
 def measure_faults(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import psutil
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, PartitionMetadata
 
 from headgate.errors import KafkaUnavailable
 from headgate.experiments.partitioners_cases import SHARED, Cell, Layout, Loads
@@ -21,10 +21,14 @@ from headgate.producers.protocol import Partitioner
 from headgate.producers.registry import build_partitioner
 
 ANSWER_S = 60.0
+DEADLINE_S = 90.0
+"""For a cluster that recovers."""
 FLUSH_S = 120.0
 ROOM_S = 0.01
 """How long to wait for room in a full queue before another try."""
 POLL_EVERY = 200
+FREE = "free"
+"""The client id of producers without a limit."""
 STATISTICS_MS = 200
 QUEUE_RECORDS = 20_000
 """The client's default, 100,000, is a large share of a run here: it would hide most of the time that a node takes."""
@@ -67,6 +71,26 @@ class Brokers:
         ]
         for made in self.admin.create_topics(new).values():
             made.result(ANSWER_S)
+
+    def bring_leaders_home(self) -> None:
+        """Once every replica is in sync, the first of each partition leads again; waits until all do."""
+        self._wait_until("all replicas in sync", lambda p: len(p.isrs) == len(p.replicas))
+        known = self.admin.list_topics(timeout=ANSWER_S).topics
+        partitions = [TopicPartition(name, index) for name, topic in known.items() for index in topic.partitions]
+        self.admin.elect_leaders(ElectionType.PREFERRED, partitions).result(ANSWER_S)
+        self._wait_until("all leaders at home", lambda p: p.leader == p.replicas[0])
+
+    def _wait_until(self, what: str, holds: Callable[[PartitionMetadata], bool]) -> None:
+        until_s = time.monotonic() + DEADLINE_S
+        while True:
+            topics = self.admin.list_topics(timeout=ANSWER_S).topics.values()
+            if all(holds(partition) for topic in topics for partition in topic.partitions.values()):
+                return
+            if time.monotonic() > until_s:
+                raise KafkaUnavailable(
+                    f"not {what} after {DEADLINE_S:g} s: the machine may be overloaded, go on later with --resume"
+                )
+            time.sleep(0.1)
 
     def ends(self, topics: Mapping[str, Layout]) -> dict[tuple[str, int], int]:
         """Records ever written, by topic and partition."""
@@ -150,7 +174,7 @@ def flush(producer: BalancedProducer) -> None:
         )
 
 
-def measure(cell: Cell, number: int, brokers: Brokers, size: Size, client_id: str = "bench") -> Run:
+def measure(cell: Cell, number: int, brokers: Brokers, size: Size, client_id: str = FREE) -> Run:
     """One run of a cell; records go to its topics in turn."""
     statistics: list[str] = []
     settings = {

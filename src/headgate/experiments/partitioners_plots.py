@@ -69,6 +69,7 @@ def changes(results: Results, file: Path) -> None:
                         alpha=0.5,
                     )
         panel.axhline(1.0, color="black", linewidth=0.6, linestyle="--")
+        panel.set_ylim(0, 2.8)
         panel.set_title(f"{title} (over the mean of {BASELINE}; hollow: published)", fontsize=9, loc="left")
         panel.set_xticks(range(len(places)), [f"{scenario}\nacks {acks}" for scenario, acks in places])
         panel.grid(alpha=0.3, axis="y")

@@ -8,7 +8,16 @@ from statistics import median
 from headgate.experiments import partitioners_untested as untested
 from headgate.experiments.intervals import Verdict
 from headgate.experiments.partitioners import Plan
-from headgate.experiments.partitioners_cases import ACKS, BASELINE, PAPER, PAPER_PARTITIONERS, Cell, Part, cells
+from headgate.experiments.partitioners_cases import (
+    ACKS,
+    ADAPTIVE,
+    BASELINE,
+    PAPER,
+    PAPER_PARTITIONERS,
+    Cell,
+    Part,
+    cells,
+)
 from headgate.experiments.partitioners_faults import FAILING, SLOW
 from headgate.experiments.partitioners_limits import fitted
 from headgate.experiments.partitioners_live import QUEUE_RECORDS
@@ -41,7 +50,7 @@ def write(file: Path, text: str) -> None:
 
 def report(results: Results, simulated: Sequence[Simulated], plan: Plan, how: str) -> str:
     sections = (
-        ["# Partitioners on real brokers (E-5)", "", how, ""],
+        ["# Partitioners on real brokers (E-5)", "", *prose(how), ""],
         in_short(results),
         the_four_scenarios(results),
         against_the_baseline(results),
@@ -72,6 +81,7 @@ def in_short(results: Results) -> list[str]:
         ),
         *_machine(results),
         *(line for name in ("node", "sqf") for line in _headline(results, name)),
+        *_faults(results),
         *prose(
             """- Where nodes do not limit, no partitioner can gain by relieving one. The part with limits, the slow
             node, the killed node and the simulator show what happens where they do."""
@@ -104,6 +114,18 @@ def _headline(results: Results, name: str) -> list[str]:
         f"""- The paper's headline, U2 with acks all, throughput of `{name}`: published {there}; here
         {free or "not measured"}; here where nodes limit {limited or "not measured"}."""
     )
+
+
+def _faults(results: Results) -> list[str]:
+    lines = []
+    for part, phase, what in (
+        (Part.slow, SLOW, "While one node of three is slow"),
+        (Part.killed, FAILING, "From the kill of a node until others lead"),
+    ):
+        found = {c.partitioner: change(results, c, "avg_ms", phase) for c in cells(part) if c.partitioner in ADAPTIVE}
+        words = "; ".join(f"`{name}` {text or 'not measured'}" for name, text in found.items())
+        lines += prose(f"- {what}, average latency: {words}.")
+    return lines
 
 
 def the_four_scenarios(results: Results) -> list[str]:
