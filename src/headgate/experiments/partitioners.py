@@ -3,8 +3,7 @@
 Rounds: every cell once, in an order drawn anew, so that whatever the machine does meanwhile hits all of them alike.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,22 +90,30 @@ QUICK = Plan(
 def run_all(home: Path, plan: Plan, results: Results, told: Told) -> None:
     """Everything that is planned and not there yet. Every run is written down when it is done."""
     plan.check(results)
+
+    def say(what: str) -> None:
+        told(what, plan.done(results), plan.total)
+
     for nodes in (2, 3):
         if plan.todo(results, nodes):
-            with _cluster(home / f"{nodes}-nodes", nodes, plan, told) as brokers:
-                _run_on(brokers, plan, results, nodes, told)
-    told("done", plan.total, plan.total)
+            say(f"starting {nodes} brokers")
+            with EmbeddedKafka(home / f"{nodes}-nodes", nodes, settings=BROKER_SETTINGS) as kafka:
+                brokers = Brokers(kafka)
+                say(f"warming up {nodes} brokers")
+                _prepare(brokers, plan, nodes)
+                _run_on(brokers, plan, results, nodes, say)
+    say("done")
 
 
-def _run_on(brokers: Brokers, plan: Plan, results: Results, nodes: int, told: Told) -> None:
+def _run_on(brokers: Brokers, plan: Plan, results: Results, nodes: int, say: Callable[[str], None]) -> None:
     for part, number in plan.todo(results, nodes):
         if part in AT_ONCE:
-            told(f"{part}, run {number + 1}", plan.done(results), plan.total)
+            say(f"{part}, run {number + 1}")
             results.add(measure_faults(part, number, brokers, plan.faults, plan.size.record_bytes, plan.seed))
         else:
             for cell in shuffled(cells(part), plan.seed, number):
                 if not results.has(cell, number):
-                    told(_name(cell, number), plan.done(results), plan.total)
+                    say(f"{part}, run {number + 1}: {cell.scenario}, acks {cell.acks}, {cell.partitioner}")
                     results.add([_measured(cell, number, brokers, plan)])
 
 
@@ -116,28 +123,20 @@ def _measured(cell: Cell, number: int, brokers: Brokers, plan: Plan) -> Run:
     return measure(cell, number, brokers, plan.size_of(cell.part), name)
 
 
-def _name(cell: Cell, number: int) -> str:
-    return f"{cell.part}, run {number + 1}: {cell.scenario}, acks {cell.acks}, {cell.partitioner}"
-
-
-@contextmanager
-def _cluster(home: Path, nodes: int, plan: Plan, told: Told) -> Iterator[Brokers]:
-    told(f"starting {nodes} brokers", 0, plan.total)
-    with EmbeddedKafka(home, nodes, settings=BROKER_SETTINGS) as kafka:
-        brokers = Brokers(kafka)
-        chosen = [scenario for scenario in SCENARIOS.values() if scenario.nodes == nodes]
-        for scenario in chosen:
+def _prepare(brokers: Brokers, plan: Plan, nodes: int) -> None:
+    """Topics and quotas, and every cell once without writing it down."""
+    for scenario in SCENARIOS.values():
+        if scenario.nodes == nodes:
             brokers.create(scenario.topics)
-        if nodes == 2:
-            _limit(kafka.bootstrap, plan.limit_mib_per_s)
-        else:
-            create_topics(brokers)
-        told(f"warming up {nodes} brokers", 0, plan.total)
-        for part in plan.parts_on(nodes):
-            if part in IN_TURN and part is not Part.limited:
-                for cell in cells(part):
-                    measure(cell, 0, brokers, plan.size)
-        yield brokers
+    parts = plan.parts_on(nodes)
+    if Part.limited in parts:
+        _limit(brokers.bootstrap, plan.limit_mib_per_s)
+    if any(part in AT_ONCE for part in parts):
+        create_topics(brokers)
+    for part in parts:
+        if part in IN_TURN and part is not Part.limited:
+            for cell in cells(part):
+                measure(cell, 0, brokers, plan.size)
 
 
 def _limit(bootstrap: str, mib_per_s: float) -> None:
