@@ -25,13 +25,15 @@ class Choices:
 
     def ahead(self, topic: str, records: int) -> list[int] | None:
         """The next so many of a topic, without a line of Python for each where that can be. None: not in `next_of`."""
-        view, choice = self.view, self.next_of.get(topic)
-        if choice is None:
+        view, next_of = self.view, self.next_of
+        if topic not in next_of:
             return None
-        if records > 1 and self._foresees is not None and view is not None and view.leaders.get(topic):
-            first = choice()  # it may be a turn that was given back, of which the partitioner knows nothing
+        if not records:
+            return []
+        first = next_of[topic]()  # it may be a turn that was given back, which is for one record only
+        if self._foresees is not None and view is not None and view.leaders.get(topic):
             return [first, *self._foresees.ahead(topic, view, records - 1)]
-        return list(islice(iter(choice, None), records))
+        return [first, *islice(iter(next_of[topic], None), records - 1)]
 
     def chosen(self, topic: str, key: bytes | None, value: bytes | None) -> int | None:
         """For records that must be seen to be placed. None while nobody knows the topic."""
