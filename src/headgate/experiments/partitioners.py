@@ -17,6 +17,8 @@ from headgate.kafka.embedded import EmbeddedKafka, run_kafka_tool
 Told = Callable[[str, int, int], None]
 """What runs, how many are done, of how many."""
 UNLIMITED_MIB_PER_S = 100_000
+STOP_S = 1.0
+"""Nobody needs what the brokers hold in the end, so they are not waited for."""
 IN_TURN = (Part.paper, Part.limited, Part.three, Part.several)
 AT_ONCE = (Part.slow, Part.killed)
 
@@ -97,11 +99,15 @@ def run_all(home: Path, plan: Plan, results: Results, told: Told) -> None:
     for nodes in (2, 3):
         if plan.todo(results, nodes):
             say(f"starting {nodes} brokers")
-            with EmbeddedKafka(home / f"{nodes}-nodes", nodes, settings=BROKER_SETTINGS) as kafka:
+            kafka = EmbeddedKafka(home / f"{nodes}-nodes", nodes, settings=BROKER_SETTINGS)
+            try:
+                kafka.start()
                 brokers = Brokers(kafka)
                 say(f"warming up {nodes} brokers")
                 _prepare(brokers, plan, nodes)
                 _run_on(brokers, plan, results, nodes, say)
+            finally:
+                kafka.stop(STOP_S)
     say("done")
 
 
