@@ -91,7 +91,8 @@ def cells(part: Part) -> tuple[Cell, ...]:
         case Part.paper:
             return tuple(Cell(part, *row) for row in product(PAPER, ACKS, PAPER_PARTITIONERS))
         case Part.limited:
-            return tuple(Cell(part, *row) for row in product(("B2", "U2"), ACKS, (BASELINE, "node", "sqf", "client")))
+            rows = (("B2", "all"), ("U2", "1"), ("U2", "all"))
+            return tuple(Cell(part, *row, name) for row, name in product(rows, (BASELINE, "node", "sqf", "client")))
         case Part.three:
             return tuple(Cell(part, *row) for row in product(("U3",), ACKS, (*PAPER_PARTITIONERS, "sqf-inflight")))
         case Part.several:

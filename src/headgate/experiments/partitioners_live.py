@@ -174,8 +174,8 @@ def flush(producer: BalancedProducer) -> None:
         )
 
 
-def measure(cell: Cell, number: int, brokers: Brokers, size: Size, client_id: str = FREE) -> Run:
-    """One run of a cell; records go to its topics in turn."""
+def measure(cell: Cell, number: int, brokers: Brokers, size: Size, client_id: str = FREE, before: int = 0) -> Run:
+    """One run of a cell; records go to its topics in turn. So many records `before` it are not counted."""
     statistics: list[str] = []
     settings = {
         "client.id": client_id,
@@ -184,8 +184,11 @@ def measure(cell: Cell, number: int, brokers: Brokers, size: Size, client_id: st
         "stats_cb": statistics.append,
     }
     with lanes_of(cell, brokers.bootstrap, settings) as lanes:
+        send(lanes, before, size.value, Reports())
+        for lane in lanes:
+            flush(lane.producer)
         reports, statistics[:] = Reports(), []
-        before, broker_s = brokers.ends(cell.topics), brokers.cpu_s()
+        ends, broker_s = brokers.ends(cell.topics), brokers.cpu_s()
         began, client_s = time.perf_counter(), time.process_time()
         send(lanes, size.records, size.value, reports)
         for lane in lanes:
@@ -193,7 +196,7 @@ def measure(cell: Cell, number: int, brokers: Brokers, size: Size, client_id: st
         seconds, client_s = time.perf_counter() - began, time.process_time() - client_s
         internal_ms, outbuf_ms, rtt_ms = spent_ms(statistics)
         client = Client(internal_ms, outbuf_ms, rtt_ms, client_s, brokers.cpu_s() - broker_s)
-        written = brokers.written_since(before, cell.topics, len(reports.latencies_s))
+        written = brokers.written_since(ends, cell.topics, len(reports.latencies_s))
     led, held = landed(written, cell.topics)
     return run_of(
         cell, number, size.record_bytes, reports.latencies_s, reports.failed, seconds, led, held, client=client
