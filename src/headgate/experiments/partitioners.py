@@ -10,14 +10,14 @@ from pathlib import Path
 from headgate.errors import ConfigError
 from headgate.experiments.partitioners_cases import SCENARIOS, Cell, Part, cells, shuffled
 from headgate.experiments.partitioners_faults import Faults, create_topics, measure_faults
-from headgate.experiments.partitioners_live import BROKER_SETTINGS, FREE, Brokers, Size, measure
+from headgate.experiments.partitioners_live import BROKER_SETTINGS, FREE, Brokers, LeadIn, Size, measure
 from headgate.experiments.partitioners_results import MIB, Results, Run
 from headgate.kafka.embedded import EmbeddedKafka, run_kafka_tool
 
 Told = Callable[[str, int, int], None]
 """What runs, how many are done, of how many."""
 UNLIMITED_MIB_PER_S = 100_000
-FORGIVEN_S = 1.2
+FORGIVEN_S = 1.0
 """Kafka looks at its quotas over a second, and lets what is within the first one pass."""
 STOP_S = 1.0
 """Nobody needs what the brokers hold in the end, so they are not waited for."""
@@ -133,7 +133,7 @@ def _measured(cell: Cell, number: int, brokers: Brokers, plan: Plan) -> Run:
     client_id = f"{cell.scenario}-{cell.acks}-{cell.partitioner}-{number}"
     nodes = SCENARIOS[cell.scenario].nodes
     forgiven = int(FORGIVEN_S * nodes * plan.limit_mib_per_s * MIB / size.record_bytes)
-    return measure(cell, number, brokers, size, client_id, forgiven)
+    return measure(cell, number, brokers, size, client_id, LeadIn(forgiven, FORGIVEN_S))
 
 
 def _prepare(brokers: Brokers, plan: Plan, nodes: int) -> None:

@@ -174,8 +174,23 @@ def flush(producer: BalancedProducer) -> None:
         )
 
 
-def measure(cell: Cell, number: int, brokers: Brokers, size: Size, client_id: str = FREE, before: int = 0) -> Run:
-    """One run of a cell; records go to its topics in turn. So many records `before` it are not counted."""
+@dataclass(frozen=True, slots=True)
+class LeadIn:
+    """Records before those that count, and how long they and a pause after them take at least."""
+
+    records: int = 0
+    seconds: float = 0.0
+
+
+def measure(
+    cell: Cell,
+    number: int,
+    brokers: Brokers,
+    size: Size,
+    client_id: str = FREE,
+    lead_in: LeadIn = LeadIn(),  # noqa: B008, a frozen value
+) -> Run:
+    """One run of a cell; records go to its topics in turn."""
     statistics: list[str] = []
     settings = {
         "client.id": client_id,
@@ -184,9 +199,11 @@ def measure(cell: Cell, number: int, brokers: Brokers, size: Size, client_id: st
         "stats_cb": statistics.append,
     }
     with lanes_of(cell, brokers.bootstrap, settings) as lanes:
-        send(lanes, before, size.value, Reports())
+        until_s = time.monotonic() + lead_in.seconds
+        send(lanes, lead_in.records, size.value, Reports())
         for lane in lanes:
             flush(lane.producer)
+        time.sleep(max(0.0, until_s - time.monotonic()))
         reports, statistics[:] = Reports(), []
         ends, broker_s = brokers.ends(cell.topics), brokers.cpu_s()
         began, client_s = time.perf_counter(), time.process_time()
