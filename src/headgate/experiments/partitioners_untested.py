@@ -34,10 +34,10 @@ def limited(results: Results, plan: Plan) -> list[str]:
         "## Where nodes limit",
         "",
         *prose(
-            f"""Kafka's own quota lets every node take {plan.limit_mib_per_s:g} MiB/s from the producer, so nodes are
-            the bottleneck, as disks were in the paper; {plan.limited_records:,} records a run. *Bound*: the limit over
-            the largest predicted share, which is what the busiest node allows. Records carry some bytes beside their
-            value. What Kafka forgives in the first second is sent before the clock starts."""
+            f"""Kafka's own quota lets every node take {plan.limit_mib_per_s:g} MiB/s from the producer, so that nodes
+            are the bottleneck; {plan.limited_records:,} records a run. *Bound*: the limit over the largest predicted
+            share, which is what the busiest node allows. Records carry some bytes beside their value. What Kafka
+            forgives in the first second is sent before the clock starts."""
         ),
         "",
         *table(heading, rows),
