@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headgate.errors import ConfigError
-from headgate.experiments.partitioners_cases import SCENARIOS, Cell, Part, cells, shuffled
+from headgate.experiments.partitioners_cases import SCENARIOS, Cell, Part, cells, expected, shuffled
 from headgate.experiments.partitioners_faults import Faults, create_topics, measure_faults
 from headgate.experiments.partitioners_live import BROKER_SETTINGS, FREE, Brokers, LeadIn, Size, measure
 from headgate.experiments.partitioners_results import MIB, Results, Run
@@ -18,7 +18,8 @@ Told = Callable[[str, int, int], None]
 """What runs, how many are done, of how many."""
 UNLIMITED_MIB_PER_S = 100_000
 FORGIVEN_S = 1.0
-"""Kafka looks at its quotas over a second, and lets what is within the first one pass."""
+"""Kafka looks at its quotas over a second, and lets the first second's worth pass at any speed: as much as the busiest
+node may take in that time is sent before the clock starts."""
 STOP_S = 1.0
 """Nobody needs what the brokers hold in the end, so they are not waited for."""
 IN_TURN = (Part.paper, Part.limited, Part.three, Part.several)
@@ -131,8 +132,9 @@ def _measured(cell: Cell, number: int, brokers: Brokers, plan: Plan) -> Run:
         return measure(cell, number, brokers, size)
     # Kafka remembers for a while what a client sent too much, so every run with a limit is another client.
     client_id = f"{cell.scenario}-{cell.acks}-{cell.partitioner}-{number}"
-    nodes = SCENARIOS[cell.scenario].nodes
-    forgiven = int(FORGIVEN_S * nodes * plan.limit_mib_per_s * MIB / size.record_bytes)
+    shares = expected(cell.partitioner, SCENARIOS[cell.scenario].topology)
+    assert shares is not None
+    forgiven = int(FORGIVEN_S * plan.limit_mib_per_s * MIB / size.record_bytes / max(shares.led.values()))
     return measure(cell, number, brokers, size, client_id, LeadIn(forgiven, FORGIVEN_S))
 
 
