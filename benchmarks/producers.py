@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import look_ups
@@ -22,8 +22,9 @@ from headgate.producers.protocol import ClusterView
 from headgate.producers.registry import build_partitioner
 from headgate.topology.cluster import Node, Partition, Topic, Topology
 
-NAMES = ("default-rr", "node", "sqf", "sqf-host", "sqf-inflight")
+NAMES = ("client", "default-rr", "node", "sqf", "sqf-host", "sqf-inflight")
 PLAIN = "plain produce"
+REPORTED = "plain produce with on_delivery"
 RECORD = b"x" * 100
 RECORDS = 100_000
 ROUNDS, WARM_UP = 15, 2
@@ -50,10 +51,11 @@ def throughput(bootstrap: str, rounds: int = ROUNDS) -> list[Ratio]:
                     worked[name].append(worked_s)
     measured = {f"{RECORDS:,} records until acknowledged": elapsed, "... processor time of the client": worked}
     return [
-        of_rounds(f"{name}: {what}", PLAIN, list(zip(times[name], times[PLAIN], strict=True)))
+        of_rounds(f"{name}: {what}", peer, list(zip(times[name], times[peer], strict=True)))
         for what, times in measured.items()
         for name in names
-        if name != PLAIN
+        for peer in [REPORTED if name.endswith("on_delivery") else PLAIN]
+        if name not in (PLAIN, REPORTED)
     ]
 
 
@@ -69,10 +71,13 @@ def producers_on(bootstrap: str) -> Iterator[dict[str, Callable[[], None]]]:
         "log_level": 0,
     }
     balanced = {name: BalancedProducer(config, partitioner=name) for name in NAMES}
+    plain = Producer(config)
     yield {
-        PLAIN: one_by_one(Producer(config)),
+        PLAIN: one_by_one(plain),
+        REPORTED: one_by_one_reported(plain),
         **{name: one_by_one(producer) for name, producer in balanced.items()},
         **{f"{name}, produce_all": at_once(balanced[name]) for name in ("node", "sqf")},
+        **{f"{name}, on_delivery": one_by_one_reported(balanced[name]) for name in ("client", "node", "sqf")},
     }
     for producer in balanced.values():
         producer.close()
@@ -93,6 +98,29 @@ def one_by_one(producer: Producer) -> Callable[[], None]:
         assert producer.flush(300) == 0
 
     return send
+
+
+def one_by_one_reported(producer: Producer) -> Callable[[], None]:
+    """As programs do that want to know what became of their records."""
+
+    def send() -> None:
+        produce, delivered = producer.produce, Delivered()
+        for n in range(RECORDS):
+            produce("bench", RECORD, on_delivery=delivered)
+            if n % 100 == 0:
+                producer.poll(0)
+        assert producer.flush(300) == 0
+        assert delivered.records == RECORDS
+
+    return send
+
+
+class Delivered:
+    def __init__(self) -> None:
+        self.records = 0
+
+    def __call__(self, error: KafkaError | None, _: Message) -> None:
+        self.records += error is None
 
 
 def at_once(producer: BalancedProducer) -> Callable[[], None]:

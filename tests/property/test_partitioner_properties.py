@@ -6,9 +6,9 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.producers.host import shortest_first
 from headgate.producers.protocol import Bindable, ClusterView
 from headgate.producers.registry import build_partitioner
+from headgate.producers.sqf import ShortestQueueFirst, shortest_first
 from headgate.topology.cluster import Topology
 from tests.topologies import topologies
 
@@ -57,8 +57,27 @@ def test_nodes_of_a_topic_differ_by_at_most_one_record_and_so_do_partitions_of_a
             assert max(counts[p] for p in led) - min(counts[p] for p in led) <= 1
 
 
-@given(usage=st.lists(st.integers(0, 50), min_size=1, max_size=6), records=st.integers(1, 80))
-def test_choosing_ahead_is_choosing_one_by_one(usage: list[int], records: int) -> None:
+@settings(max_examples=50)
+@given(topology=topologies(most_nodes=4, most_topics=3), data=st.data())
+def test_many_choices_at_once_are_those_one_by_one(topology: Topology, data: st.DataObject) -> None:
+    """Of several topics in turn, some at once and some single."""
+    view = ClusterView.of(topology)
+    led = sorted(topic for topic, leaders in view.leaders.items() if leaders)
+    slow, fast = ShortestQueueFirst(start=zero), ShortestQueueFirst(start=zero)
+    choices = {topic: fast.bound(topic, view) for topic in led}
+    for topic in data.draw(st.lists(st.sampled_from(led), max_size=10)) if led else []:
+        records, choice = data.draw(st.integers(0, 30)), choices[topic]
+        assert choice is not None
+        expected = [slow.partition(topic, None, b"", view) for _ in range(records + 1)]
+        assert [*fast.ahead(topic, view, records), choice()] == expected
+    assert slow.usage(view) == fast.usage(view)
+
+
+halves = st.integers(0, 100).map(lambda n: n / 2)
+
+
+@given(usage=st.lists(halves, min_size=1, max_size=6), records=st.integers(1, 80))
+def test_choosing_ahead_is_choosing_one_by_one(usage: list[float], records: int) -> None:
     used, expected = list(usage), []
     for _ in range(records):
         node = min(range(len(used)), key=lambda n: used[n])

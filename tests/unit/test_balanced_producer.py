@@ -20,6 +20,7 @@ from headgate.producers.live import Follower
 from headgate.producers.murmur2 import partition_of_key
 from headgate.producers.protocol import ClusterView
 from headgate.producers.registry import build_partitioner
+from headgate.producers.round_robin import DefaultRoundRobin
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "balanced_producer.py"
 IN_MEMORY = {"test.mock.num.brokers": 3, "log_level": 0}
@@ -100,6 +101,23 @@ def test_a_full_queue_takes_no_turn() -> None:
     assert producer.flush(30) == 0
     assert refused >= 59
     assert spread(producer, reports.partitions) <= 1
+
+
+def test_a_refused_record_gives_its_turn_back_with_headers_too_and_with_a_key_it_has_none() -> None:
+    """Four partitions in turn: 0, 1, then a refused one with headers, then one with a key, and 2 is still next."""
+    config = {**IN_MEMORY, "queue.buffering.max.messages": 1}
+    reports = Reports()
+    producer = BalancedProducer(config, partitioner=DefaultRoundRobin(start=lambda: 0))
+    for _ in range(2):
+        producer.produce("t", b"x", on_delivery=reports)
+        for refused in ({"headers": {"a": b"1"}}, {"key": "key 1"}):
+            with pytest.raises(BufferError):
+                producer.produce("t", b"x", **refused)
+        assert producer.flush(30) == 0
+    producer.produce_all("t", [b"x"] * 4, on_delivery=reports)
+    assert producer.flush(30) == 0
+    first = reports.partitions[0]
+    assert reports.partitions == [(first + n) % PARTITIONS for n in range(6)]
 
 
 def test_a_record_that_was_not_taken_is_not_on_its_way() -> None:

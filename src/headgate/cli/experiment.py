@@ -7,6 +7,7 @@ from headgate.cli import (
     experiment_handovers,
     experiment_latency,
     experiment_packing,
+    experiment_partitioners,
     experiment_reality,
 )
 
@@ -19,3 +20,4 @@ app.command()(experiment_latency.baselines)
 app.command()(experiment_reality.reality)
 app.command()(experiment_handovers.handovers)
 app.command()(experiment_dispatch.dispatch)
+app.command()(experiment_partitioners.partitioners)

@@ -145,20 +145,20 @@ class Cycles:
         return 1 if one else self._settings.cycles_at_once
 
     def _may_begin(self, stop: threading.Event) -> bool:
-        """One cycle at a time, and one more beside it while a whole batch waits: then Spark plans the one while it
-        works on the other. Who does not want to wait at all gets the second one for whatever is there."""
+        """One cycle at a time, and one more beside it while a whole batch waits: what of a cycle is not work of Spark's
+        cores is then done beside that of another."""
         if not self._under_way:
             self._stumbled = False
             return not stop.is_set()
         enough = len(self._under_way) >= self._most_under_way or self.called or self._stumbled or stop.is_set()
-        return not enough and (self._under_way[-1].batch.full_again or self._settings.wait_s == 0)
+        return not enough and self._under_way[-1].batch.full_again
 
     def _begin(self, stop: threading.Event, kill: threading.Event) -> bool:
         began_s = time.monotonic()
         self._give_up_on_lost_announcements(began_s)
         self._announce_missing_tables()
         look = self._gather(stop, kill)
-        if kill.is_set() or (self._under_way and not self._is_worth_it(look)):
+        if kill.is_set() or (self._under_way and not self._waiting.is_full(look)):
             return False
         batch = self._waiting.choose(look, self.number)
         reach("cycle.gathered")
@@ -170,10 +170,6 @@ class Cycles:
             self._positions.taken(table, ranges)
         self._under_way.append(Cycle(self.number, stem, batch, began_s, time.monotonic(), running))
         return True
-
-    def _is_worth_it(self, look: Look) -> bool:
-        """Whether a cycle is begun for this while another one is under way."""
-        return self._waiting.is_full(look) or (self._settings.wait_s == 0 and look.bytes > 0)
 
     def _finish(self) -> None:
         """Waits for the oldest cycle and announces it."""

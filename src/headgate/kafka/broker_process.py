@@ -5,7 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,9 @@ def java_command(*arguments: str) -> tuple[list[str], dict[str, str]]:
     return [str(jars.java()), *JVM_OPTIONS, *arguments], environment
 
 
-def server_properties(node: Node, cluster: Sequence[Node], data: Path) -> str:
+def server_properties(
+    node: Node, cluster: Sequence[Node], data: Path, others: Mapping[str, str | int] | None = None
+) -> str:
     """Kafka's settings for a small machine: loopback only, few threads, nothing created by accident."""
     copies = min(3, len(cluster))
     enough_copies = min(2, copies)
@@ -90,6 +92,7 @@ def server_properties(node: Node, cluster: Sequence[Node], data: Path) -> str:
         "num.io.threads": 4,
         "background.threads": 4,
         "log.cleaner.dedupe.buffer.size": 16 * 1024**2,
+        **(others or {}),
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
@@ -116,11 +119,13 @@ class BrokerProcess:
         self._log_begins_at = 0
         self._child: subprocess.Popen[bytes] | None = None
 
-    def prepare(self, cluster_id: str, cluster: Sequence[Node]) -> None:
+    def prepare(
+        self, cluster_id: str, cluster: Sequence[Node], settings: Mapping[str, str | int] | None = None
+    ) -> None:
         """Writes the settings, and formats the storage unless that was done to the end before."""
         self.logs.mkdir(parents=True, exist_ok=True)
         self._log4j2.write_text(LOG4J2_PROPERTIES)
-        self._properties.write_text(server_properties(self.node, cluster, self.data))
+        self._properties.write_text(server_properties(self.node, cluster, self.data, settings))
         if self._formatted.exists():
             return
         # The mark is set after formatting and before the first start, so what lies here holds no records.

@@ -1,4 +1,4 @@
-"""A real Apache Kafka on this machine, one broker or three, for trying things out and for tests."""
+"""A real Apache Kafka on this machine, one to three brokers, for trying things out and for tests."""
 
 import base64
 import contextlib
@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -105,16 +105,23 @@ class EmbeddedKafka:
     ...     produce_to(kafka.bootstrap)
     """
 
-    def __init__(self, home: Path, brokers: int | None = None, port: int | None = None) -> None:
-        """`brokers` (1 or 3) and `port` describe a new home; an existing one remembers them."""
-        if brokers not in (None, 1, 3):
-            raise SetupError(f"the embedded Kafka has 1 or 3 brokers, not {brokers}")
+    def __init__(
+        self,
+        home: Path,
+        brokers: int | None = None,
+        port: int | None = None,
+        settings: Mapping[str, str | int] | None = None,
+    ) -> None:
+        """`brokers` (1 to 3) and `port` describe a new home; an existing one remembers them. With 2 both must run:
+        neither of them alone is a majority of the controllers. `settings` are Kafka's own, for brokers that start."""
+        if brokers not in (None, 1, 2, 3):
+            raise SetupError(f"the embedded Kafka has 1 to 3 brokers, not {brokers}")
         if port is not None and not 1024 <= port <= 65535 - 2 * (brokers or 1):
             raise SetupError(f"port {port} cannot be used: choose one from 1024 to {65535 - 2 * (brokers or 1)}")
         self.home = home.expanduser().resolve()
         if "," in str(self.home):
             raise SetupError(f"Kafka cannot keep its data in {self.home}: choose a path without a comma")
-        self._brokers, self._port = brokers, port
+        self._brokers, self._port, self._settings = brokers, port, settings or {}
         self._processes: dict[Node, BrokerProcess] = {}
 
     @property
@@ -137,7 +144,7 @@ class EmbeddedKafka:
                 if missing:
                     tell("preparing Kafka's storage")
                     with ThreadPoolExecutor() as formatting:
-                        list(formatting.map(lambda broker: broker.prepare(cluster.cluster_id, cluster.nodes), missing))
+                        list(formatting.map(lambda broker: self._prepare(broker, cluster), missing))
                 for broker in missing:
                     broker.launch()
                 tell(f"waiting for Kafka on {_bootstrap(cluster.nodes)}")
@@ -221,6 +228,9 @@ class EmbeddedKafka:
                 f"the Kafka in {self.home} is running on port {kept.nodes[0].port}: stop it before moving it to {port}"
             )
         return kept.moved_to(port)
+
+    def _prepare(self, broker: BrokerProcess, cluster: Cluster) -> None:
+        broker.prepare(cluster.cluster_id, cluster.nodes, self._settings)
 
     def _brokers_of(self, cluster: Cluster) -> list[BrokerProcess]:
         for node in cluster.nodes:

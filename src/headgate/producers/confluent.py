@@ -13,7 +13,7 @@ from headgate.errors import ConfigError
 from headgate.producers.choices import Choices, give_back
 from headgate.producers.client_default import UNASSIGNED
 from headgate.producers.live import Follower
-from headgate.producers.protocol import ClusterView, Listening, Partitioner
+from headgate.producers.protocol import Choice, ClusterView, Listening, Partitioner
 from headgate.producers.registry import DEFAULT, build_partitioner
 
 OnDelivery = Callable[[Any, Any], None]
@@ -79,21 +79,17 @@ class BalancedProducer(Producer):
         headers: Any = None,
     ) -> None:
         next_of = self._choices.next_of
-        if key is None and partition < 0 and topic in next_of:
-            partition = next_of[topic]()
-            reported = callback or on_delivery or self._reported
-            try:
-                if headers is None and not timestamp:  # what is not handed on need not be unpacked
-                    _produce(self, topic, value, None, partition, reported)
-                else:
-                    _produce(self, topic, value, None, partition, reported, None, timestamp, headers)
-            except (BufferError, KafkaException):
-                give_back(next_of, topic, partition)
-                self._follower.look()  # the topic may have been made anew with fewer partitions
-                raise
-        else:
-            reported = callback or on_delivery or self._reported
+        choice = next_of.get(topic)
+        reported = callback or on_delivery or self._reported
+        if choice is None or key is not None or partition >= 0 or headers is not None or timestamp:
             self._produce_with_care(topic, value, key, partition, reported, timestamp, headers)
+            return
+        partition = choice()
+        try:
+            _produce(self, topic, value, None, partition, reported)
+        except (BufferError, KafkaException) as error:
+            self._refused(error, next_of, topic, partition)
+            raise
 
     def produce_batch(
         self,
@@ -121,9 +117,9 @@ class BalancedProducer(Producer):
         raise BufferError it waits, and serves delivery reports meanwhile."""
         reported = on_delivery or self._reported
         self._follower.include(topic)
-        choice = self._choices.next_of.get(topic)
-        produce = self.produce if choice is None else super().produce
-        partitions = [UNASSIGNED if choice is None else choice() for _ in values]
+        ahead = self._choices.ahead(topic, len(values))
+        produce = super().produce if ahead is not None else self.produce
+        partitions = ahead if ahead is not None else [UNASSIGNED] * len(values)
         done = 0
         while done < len(values):
             handed = iter(values[done:])
@@ -148,18 +144,27 @@ class BalancedProducer(Producer):
         timestamp: int,
         headers: Any,
     ) -> None:
-        """A first record, a record with a key or a partition, a partitioner that looks at records or listens."""
+        """A first record, one with a key, a partition or headers, a partitioner that looks at records or listens."""
         own = False
         if partition == UNASSIGNED:
             partition, own = self._placed(topic, key, value)
         heard = self._hears(reported) if own and self._hears is not None else reported
         try:
             _produce(self, topic, value, key, partition, heard, None, timestamp, headers)
-        except (BufferError, KafkaException):
-            partitioner, view = self._choices.partitioner, self._choices.view
-            if own and view is not None and isinstance(partitioner, Listening):
-                partitioner.acknowledged(topic, partition, None, view)
+        except (BufferError, KafkaException) as error:
+            if own:  # whoever is placed by a key has taken no turn
+                self._refused(error, self._choices.next_of if key is None else {}, topic, partition)
             raise
+
+    def _refused(self, error: Exception, next_of: dict[str, Choice], topic: str, partition: int) -> None:
+        """The client did not take a record that the partitioner had placed."""
+        partitioner, view = self._choices.partitioner, self._choices.view
+        if topic in next_of:
+            give_back(next_of, topic, partition)
+        elif view is not None and isinstance(partitioner, Listening):
+            partitioner.acknowledged(topic, partition, None, view)
+        if not isinstance(error, BufferError):
+            self._follower.look()  # the topic may have been made anew with fewer partitions
 
     def _placed(self, topic: str, key: str | bytes | None, value: str | bytes | None) -> tuple[int, bool]:
         """The partition, and whether the partitioner chose it."""

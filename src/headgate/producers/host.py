@@ -1,7 +1,7 @@
 """`sqf-host`: SQF over all producers of a host, whichever process they are in (B-36)."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -10,6 +10,7 @@ from headgate.producers.host_memory import host_memory
 from headgate.producers.nodes import NodeMaps, refuse_key
 from headgate.producers.protocol import Choice, ClusterView
 from headgate.producers.round_robin import DefaultRoundRobin, Seed, random_start
+from headgate.producers.sqf import shortest_first
 
 AHEAD = 64
 
@@ -82,13 +83,3 @@ class HostSqf:
             slot_of = dict(zip(cluster.nodes, memory.slots(cluster.nodes), strict=True))
             self._slots = (cluster, slot_of)
         return slot_of
-
-
-def shortest_first(usage: Sequence[int], records: int) -> list[int]:
-    """The nodes that SQF gives the next records to. A node used u times takes turns u, u + 1, …; SQF takes the turns
-    of all nodes in order, the first node first where they are equal."""
-    level = max(usage)
-    behind = sorted((turn, n) for n, used in enumerate(usage) for turn in range(used, min(level, used + records)))
-    order = [n for _, n in behind[:records]]
-    rounds = -(-(records - len(order)) // len(usage))
-    return (order + list(range(len(usage))) * rounds)[:records]

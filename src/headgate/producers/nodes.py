@@ -28,6 +28,7 @@ class NodeState:
     id: int
     usage: Usage
     led: dict[str, tuple[tuple[int, ...], "count[int]"]] = field(default_factory=dict)
+    _rotations: dict[str, Iterator[int]] = field(default_factory=dict)
 
     def next_partition(self, topic: str) -> int:
         """Round robin within the node: its partitions go home after a recovery and must be equally full (B-31)."""
@@ -40,8 +41,9 @@ class NodeState:
         return from_turn(partitions, next(counter))
 
     def rotation(self, topic: str) -> Iterator[int]:
-        """The same without end."""
-        return cycle(self.in_turn(topic))
+        """The same without end; whoever asks for it gets the same one and goes on where the last one was."""
+        known = self._rotations.get(topic)
+        return known if known is not None else self._rotations.setdefault(topic, cycle(self.in_turn(topic)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,15 @@ class Bindable(Partitioner, Protocol):
 
 
 @runtime_checkable
+class Foreseeing(Bindable, Protocol):
+    """A bindable partitioner that is faster with many records at once."""
+
+    def ahead(self, topic: str, cluster: ClusterView, records: int) -> list[int]:
+        """What its bound choice would answer so many times in a row; for topics that have one and are led."""
+        ...
+
+
+@runtime_checkable
 class Listening(Partitioner, Protocol):
     """A partitioner that learns from acknowledgements (B-40)."""
 

@@ -1,6 +1,7 @@
 """`sqf`: the node that was sent least, over all topics of the instance, gets the next record (B-32 to B-36)."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 
 from headgate.errors import ConfigError
 from headgate.producers.nodes import NodeMaps, NodeState, refuse_key
@@ -70,8 +71,30 @@ class ShortestQueueFirst:
 
         return choose
 
+    def ahead(self, topic: str, cluster: ClusterView, records: int) -> list[int]:
+        nodes = self._maps.of(cluster).nodes_of[topic]
+        in_order = shortest_first([node.usage.value for node in nodes], records)
+        for n, node in enumerate(nodes):
+            node.usage.value += in_order.count(n)
+        if any(node.usage.value >= self._limit for node in nodes):
+            shrink(self._maps.of(cluster).nodes.values(), self._limit)
+        turns = [node.rotation(topic) for node in nodes]
+        return [next(turns[n]) for n in in_order]
+
     def usage(self, cluster: ClusterView) -> dict[int, float]:
         return {id: node.usage.value for id, node in self._maps.of(cluster).nodes.items()}
+
+
+def shortest_first(usage: Sequence[float], records: int) -> list[int]:
+    """The nodes that SQF gives the next records to. A node used u times takes turns u, u + 1, …; SQF takes the turns
+    of all nodes in order, the first node first where they are equal. Once all have caught up, rounds repeat."""
+    level = max(usage)
+    until_level = [math.ceil(level - used) for used in usage]
+    behind = sorted((used + turn, n) for n, used in enumerate(usage) for turn in range(min(until_level[n], records)))
+    order = [n for _, n in behind[:records]]
+    one_round = sorted(range(len(usage)), key=lambda n: (usage[n] + until_level[n], n))
+    rounds = -(-(records - len(order)) // len(usage))
+    return (order + one_round * rounds)[:records]
 
 
 def shrink(nodes: Iterable[NodeState], limit: int) -> None:

@@ -1,0 +1,101 @@
+"""`headgate experiment partitioners`: the producer benchmark on real brokers, beside the published tables."""
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from headgate.jars import KAFKA_VERSION
+
+LINE_EVERY_S = 20.0
+
+
+def partitioners(
+    quick: Annotated[bool, typer.Option("--quick", help="Two short runs of everything, to see that it works.")] = False,
+    records: Annotated[int | None, typer.Option(help="Records of a run.  [default: 300000]", min=1_000)] = None,
+    record_bytes: Annotated[int | None, typer.Option(help="Size of a record.  [default: 100]", min=1)] = None,
+    runs: Annotated[int | None, typer.Option(help="Runs of each cell of the paper.  [default: 20]", min=1)] = None,
+    more_runs: Annotated[
+        int | None, typer.Option(help="Runs of each cell of what the paper left untested.  [default: 5]", min=1)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the order of runs, and of the simulator.")] = 1,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the runs in --out and only do the missing ones.")
+    ] = False,
+    home: Annotated[
+        Path | None, typer.Option(help="Keep brokers and their logs in this new folder. Default: removed at the end.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where README.md, runs.csv, simulated.csv and the plots go.")] = Path(
+        "docs/experiments/partitioners"
+    ),
+) -> None:
+    """Measures partitioners on two and three embedded brokers (B-57 to B-61), then the same layouts in the simulator.
+
+    About 20 minutes on two cores that do nothing else. Ctrl-C keeps the runs that are done and writes the report of
+    them; --resume goes on. What was written by hand below the mark in README.md is kept.
+    """
+    from headgate.errors import SetupError
+    from headgate.experiments.partitioners import QUICK, Plan, run_all
+    from headgate.experiments.partitioners_plots import draw
+    from headgate.experiments.partitioners_report import report, write
+    from headgate.experiments.partitioners_results import Results
+    from headgate.experiments.partitioners_simulated import simulate, write_csv
+
+    if home is not None and home.exists() and any(home.iterdir()):
+        raise SetupError(f"{home} is not empty; choose another --home")
+    plan = QUICK if quick else Plan()
+    size = replace(plan.size, records=records or plan.size.records, record_bytes=record_bytes or plan.size.record_bytes)
+    plan = replace(plan, size=size, runs=runs or plan.runs, more_runs=more_runs or plan.more_runs, seed=seed)
+    asked = (
+        f"{size.records:,} records of {size.record_bytes} bytes a run; {plan.runs} runs of each cell of the paper, "
+        f"{plan.more_runs} of the others"
+    )
+    Console(stderr=True).print(f"{asked}.", highlight=False)
+    results, stopped = Results(out / "runs.csv", resume), ""
+    with TemporaryDirectory(prefix="headgate-partitioners-") as temporary, _progress() as told:
+        try:
+            run_all(Path(temporary) if home is None else home.absolute(), plan, results, told)
+        except KeyboardInterrupt:
+            stopped = "Stopped before the end; --resume goes on. "
+        simulated = simulate(
+            10_000 if quick else 200_000, seed, lambda what: told(f"simulator: {what}", plan.total, plan.total)
+        )
+    write_csv(simulated, out / "simulated.csv")
+    draw(results, simulated, out)
+    options = f"{' --quick' if quick else ''} --records {size.records} --record-bytes {size.record_bytes}"
+    options += f" --runs {plan.runs} --more-runs {plan.more_runs} --seed {seed}"
+    how = (
+        f"`headgate experiment partitioners{options}`: {asked}. {stopped}Two and three embedded brokers, "
+        f"{os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"confluent-kafka {metadata.version('confluent-kafka')}, Kafka {KAFKA_VERSION}."
+    )
+    write(out / "README.md", report(results, simulated, plan, how))
+    Console().print(f"{stopped}Report: {out / 'README.md'}", highlight=False)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on a terminal; elsewhere a line now and then."""
+    screen, last_s = Console(stderr=True), time.monotonic()
+    columns = (TextColumn("{task.description:<58}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=screen, disable=not screen.is_terminal) as bar:
+        task = bar.add_task("starting")
+
+        def told(what: str, done: int, of: int) -> None:
+            nonlocal last_s
+            bar.update(task, description=what[:58], completed=done, total=of)
+            if not screen.is_terminal and time.monotonic() - last_s > LINE_EVERY_S:
+                last_s = time.monotonic()
+                screen.print(f"{done} of {of}: {what}", highlight=False)
+
+        yield told
