@@ -1,8 +1,8 @@
 """How old records are when the lake shows them, at a steady light load, beside Spark's own streaming into Iceberg.
 
-Both are set for it: the query starts its next micro-batch as soon as the last one is committed; the consumer gathers for
-50 ms at most, as docs/tune-and-calibrate.md advises (less makes more commits than it saves), and commits may follow each
-other after 0.1 s.
+Both are set for it: the query starts its next micro-batch as soon as the last one is committed; the consumer gathers
+for 50 ms at most, as docs/tune-and-calibrate.md advises (less makes more commits than it saves), and commits may follow
+each other after 0.1 s.
 """
 
 import tempfile
