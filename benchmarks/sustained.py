@@ -21,8 +21,8 @@ from headgate.kafka.load_records import FixedSize
 
 PARTITIONS = 8
 ROUNDS = 3
-WARM_UP_BATCHES = 10
-BATCHES = 30
+WARM_UP_BATCHES = 5
+BATCHES = 20
 BATCH_BYTES = (5_000_000, 20_000_000)
 ARROW_FIELDS = pa.schema(
     [

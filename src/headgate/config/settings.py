@@ -73,9 +73,9 @@ class Consumer(Section):
         default=2,
         ge=1,
         le=8,
-        description="Cycles a consumer works on at once while whole batches wait; otherwise one. Default 2: "
-        "cores work on one while the other is planned or announced. A command waits for all of them. One at a time with a rate cap, "
-        "or with inline SQL on Spark Connect.",
+        description="Cycles a consumer works on at once while whole batches wait; otherwise one. Default 2: cores "
+        "work on one while the other is planned or announced. A command waits for all of them. One at a time with a "
+        "rate cap, or with inline SQL on Spark Connect.",
     )
     reader: Literal["auto", "connector"] = Field(
         default="auto",
