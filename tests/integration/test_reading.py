@@ -79,15 +79,14 @@ def test_both_readers_give_the_same_records(
     ranges = parts(90, 104)
     by_connector = query.read(ranges).select(*COLUMNS).orderBy("partition", "offset").collect()
     counts = spark.sparkContext.accumulator(reading.Counts(), reading.Counting())
-    read = reading.reader({**reader_settings(made), **reading.SETTINGS}, counts)
+    read = reading.reader({**reader_settings(made), **reading.SETTINGS}, counts, 0)
     share = [(topic, r.partition.partition, r.start, r.end) for r in ranges]
-    task = {"cycle": "only", "shares": [share], "folder": ""}
-    spark.sparkContext.setLocalProperty(reading.PROPERTY, json.dumps(task))
+    spark.sparkContext.setLocalProperty(reading.READ, json.dumps({"cycle": "only", "shares": [share]}))
     by_workers = spark.range(0, 1, 1, 1).mapInArrow(read, reading.SCHEMA).orderBy("partition", "offset").collect()
     assert len(by_connector) == 28
     assert by_workers == by_connector
     of_each = sum(len(row.key or b"") + len(row.value or b"") for row in by_connector) // 2
-    assert counts.value == {"only": {(topic, 0): (14, of_each), (topic, 1): (14, of_each)}}
+    assert counts.value == {"only": {0: {(topic, 0): (14, of_each), (topic, 1): (14, of_each)}}}
 
 
 def test_a_kept_plan_reads_what_each_cycle_asks_for(
@@ -101,6 +100,8 @@ def test_a_kept_plan_reads_what_each_cycle_asks_for(
     assert (first.stats.records, first.stats.rejected) == (20, 0)
     assert (second.stats.records, second.stats.rows, second.stats.rejected) == (9, 6, 3)
     assert set(second.sizes) == {TopicPartition("reading", 1)}
+    third = table.run(parts(100, 102), "third")
+    assert (third.stats.records, third.stats.rows, third.stats.rejected) == (4, 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +111,7 @@ def test_a_kept_plan_reads_what_each_cycle_asks_for(
         ("SELECT *, upper(string(n)) AS text FROM input", True),
         ("SELECT *, current_timestamp() AS now FROM input", False),
         ("SELECT *, rand() AS chance FROM input", False),
+        ("SELECT * FROM input WHERE DATE 'today' > DATE '2000-01-01'", False),
         ("SELECT DISTINCT * FROM input", False),
         ("SELECT *, (SELECT max(id) FROM range(3)) AS most FROM input", False),
         ("SELECT i.* FROM input i JOIN range(1000) r ON i.n = r.id", False),
@@ -120,7 +122,7 @@ def test_a_plan_is_kept_only_if_it_remembers_nothing(
 ) -> None:
     made = pipeline(tmp_path, broker, **JSON, sql=sql, rows_per_record="any")
     query = TableQuery(spark, made, made.tables[0])
-    assert is_forgetful(query.good(query.made_up(10))) is kept
+    assert (query.may_be_planned_once and is_forgetful(query.good(query.made_up(10)))) is kept
 
 
 def test_a_plan_with_a_shuffle_is_made_anew_for_every_cycle(
@@ -131,6 +133,41 @@ def test_a_plan_with_a_shuffle_is_made_anew_for_every_cycle(
     for start in (0, 10, 20):
         result = table.run(parts(start, start + 10), f"from-{start}")
         assert numbers(spark, result) == [(p, n) for p in (0, 1) for n in range(start, start + 10)]
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize(
+    ("sql", "times"),
+    [
+        ("SELECT /*+ COALESCE(1) */ * FROM input", 1),
+        ("SELECT /*+ REPARTITION(3) */ * FROM input", 1),
+        ("SELECT * FROM input UNION ALL SELECT * FROM input", 2),
+    ],
+)
+def test_a_query_may_change_the_number_of_tasks_and_read_twice(
+    spark: SparkSession,
+    broker: EmbeddedKafka,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tasks: int,
+    sql: str,
+    times: int,
+) -> None:
+    monkeypatch.setattr("headgate.consumer.job.file_count", lambda *_: tasks)
+    table = job(spark, pipeline(tmp_path, broker, **JSON, sql=sql, rows_per_record="any"))
+    result = table.run(parts(0, 10), "all")
+    assert numbers(spark, result) == sorted([(p, n) for p in (0, 1) for n in range(10)] * times)
+    assert result.stats.records == 20
+    assert len(result.files) <= tasks
+
+
+def test_a_query_that_stops_reading_early_is_an_error_and_loses_nothing(
+    spark: SparkSession, broker: EmbeddedKafka, topic: str, tmp_path: Path
+) -> None:
+    table = job(spark, pipeline(tmp_path, broker, **JSON, sql="SELECT * FROM input LIMIT 3", rows_per_record="any"))
+    with pytest.raises(ConsumerError, match="the log changed"):
+        table.run(parts(0, 10), "few")
 
 
 def test_a_batch_of_which_nothing_can_be_left_is_counted_all_the_same(
@@ -169,6 +206,6 @@ def test_records_that_are_gone_are_an_error_and_the_next_batch_is_read(
     spark: SparkSession, broker: EmbeddedKafka, topic: str, tmp_path: Path, shortened: Range
 ) -> None:
     table = job(spark, pipeline(tmp_path, broker))
-    with pytest.raises(ConsumerError):
+    with pytest.raises(ConsumerError, match="cannot read from Kafka"):
         table.run([shortened], "gone")
     assert table.run(parts(0, 10), "there").stats.records == 20

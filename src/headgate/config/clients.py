@@ -31,11 +31,11 @@ def java_settings(pipeline: Pipeline) -> dict[str, str]:
 def reader_settings(pipeline: Pipeline) -> dict[str, str]:
     """What librdkafka takes to read records in Spark's workers. What it does of its own accord is set beside it."""
     kafka = pipeline.kafka
-    fetch_max_bytes = max(1_000, kafka.fetch_max_bytes)
+    fetch_max_bytes = min(max(1_000, kafka.fetch_max_bytes), 2_000_000_000)
     return {
         "isolation.level": kafka.isolation,
         "fetch.max.bytes": str(fetch_max_bytes),
-        "max.partition.fetch.bytes": str(kafka.max_partition_fetch_bytes),
+        "max.partition.fetch.bytes": str(min(kafka.max_partition_fetch_bytes, 1_000_000_000)),
         "message.max.bytes": str(min(1_000_000, fetch_max_bytes)),  # for producers, but must not be more
         "receive.message.max.bytes": str(max(100_000_000, fetch_max_bytes + 512)),
         "group.id": f"{pipeline.group}-reader",  # asked for; it neither joins nor commits

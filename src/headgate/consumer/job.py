@@ -69,6 +69,7 @@ class TableJob:
         if pipeline.consumer.reader != "connector" and workers_have_headgate(spark):
             self._standing = StandingQuery(self._query, {**reader_settings(pipeline), **reading.SETTINGS}, self._split)
         else:
+            log.info("table %s is read with Spark's connector", table.name)
             cloudpickle.register_pickle_by_value(parquet)  # type: ignore[no-untyped-call]
         self._most_records: int | None = None
         """Fewer at a time while looking for bad records took too long to get anywhere."""
@@ -106,9 +107,18 @@ class TableJob:
         return result
 
     def _tolerant(self, ranges: tuple[Range, ...], stem: str) -> JobResult:
-        """Writes what can be written; records the transform fails on are found and rejected."""
+        """Writes what can be written. Whatever fails is tried with Spark's connector before it is looked into; then
+        records the transform fails on are found and rejected."""
+        if self._standing is not None:
+            try:
+                return self._write(ranges, (), stem)
+            except Py4JNetworkError:
+                raise
+            except (PySparkException, Py4JError) as error:
+                log.warning("table %s: trying again with Spark's connector: %s", self._table.name, reason(error))
+                stem = f"{stem}-again"
         try:
-            return self._write(ranges, (), stem)
+            return self._write(ranges, (), stem, by_connector=True)
         except Py4JNetworkError:
             raise
         except (PySparkException, Py4JError) as error:
@@ -118,12 +128,14 @@ class TableJob:
         if not fine:
             self._most_records = max(1, sum(r.offsets for r in ranges) // 16)
             raise ConsumerError(f"table {self._table.name}: no record could be told good or bad; trying with fewer")
-        return self._write(fine, bad, f"{stem}-retried")
+        return self._write(fine, bad, f"{stem}-retried", by_connector=True)
 
     # Writing
 
-    def _write(self, ranges: tuple[Range, ...], bad: tuple[BadRecord, ...], stem: str) -> JobResult:
-        if self._standing is not None and not bad:
+    def _write(
+        self, ranges: tuple[Range, ...], bad: tuple[BadRecord, ...], stem: str, by_connector: bool = False
+    ) -> JobResult:
+        if self._standing is not None and not by_connector:
             written, seen = self._run_standing(self._standing, ranges, stem)
         else:
             written, seen = self._run_once(ranges, bad, stem)
@@ -150,7 +162,13 @@ class TableJob:
         """Read by Spark's Python workers, with a plan that may be used again."""
         filesystem, folder, prefix = self._warehouse.open(self._warehouse.data_folder(self._table.name, stem))
         parts, seen = standing.run(ranges, self._files(ranges), filesystem, folder)
-        return _written(parts, prefix), seen or self._counted(ranges)
+        written = _written(parts, prefix)
+        if seen is not None:
+            return written, seen
+        if not written.rows:
+            return written, self._counted(ranges)
+        self._warehouse.remove(written.files)
+        return self._run_once(ranges, (), f"{stem}-again")
 
     def _run_once(self, ranges: tuple[Range, ...], bad: tuple[BadRecord, ...], stem: str) -> tuple[Written, Seen]:
         """Read by Spark's connector, with a plan for these offsets."""

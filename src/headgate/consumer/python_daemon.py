@@ -12,6 +12,7 @@
 import gc
 import socket
 import zipimport
+from contextlib import suppress
 
 import confluent_kafka  # noqa: F401
 import pyarrow.compute
@@ -27,8 +28,9 @@ def main() -> None:
     run_task = daemon.worker
 
     def worker(connection: socket.socket, authenticated: bool) -> int:
-        for option in _QUICKLY:  # for every task: the second does not last
-            connection.setsockopt(socket.IPPROTO_TCP, option, 1)
+        with suppress(OSError):  # the JVM may have hung up
+            for option in _QUICKLY:  # for every task: the second does not last
+                connection.setsockopt(socket.IPPROTO_TCP, option, 1)
         return int(run_task(connection, authenticated))  # type: ignore[no-untyped-call]
 
     daemon.worker = worker

@@ -1,6 +1,7 @@
 """One table's DataFrames: records read from Kafka, decoded, then good, as the table holds them, or rejected."""
 
 import json
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from headgate.consumer.spark import first_line, settle, ship_modules
 from headgate.errors import ConfigError, ConsumerError, LakeError
 from headgate.lake.spark_types import iceberg_schema
 from headgate.model import Range, TopicPartition
+
+_MOVING_DATE = re.compile(r"['\"]\s*(now|today|yesterday|tomorrow)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +56,11 @@ class TableQuery:
         return bool(self._transform or self._table.sql or self._table.where)
 
     @property
-    def calls_a_function(self) -> bool:
-        """Whether a function of the user's puts the query together."""
-        return self._transform is not None
+    def may_be_planned_once(self) -> bool:
+        """Unless a function of the user's puts the query together, or it says `DATE 'today'`, which is a constant once
+        planned."""
+        texts = f"{self._table.sql or ''} {self._table.where or ''}"
+        return self._transform is None and not _MOVING_DATE.search(texts)
 
     def _checked_schema(self) -> str:
         """The table's schema as Spark's JSON; refuses what cannot work or loses where a record came from."""

@@ -23,8 +23,8 @@ SCHEMA = (
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
 """As Spark's connector has it, without the kind of timestamp."""
-PROPERTY = "headgate.task"
-"""Of the job, as JSON: `cycle`, a name for it; `shares`, for each task its ranges; `folder`, where files go."""
+READ, FOLDER = "headgate.read", "headgate.folder"
+"""Properties of the job: as JSON `cycle`, a name for it, and `shares`, each with its ranges; and where files go."""
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _ARROW = pa.schema(
@@ -42,9 +42,10 @@ _BATCH_BYTES = 4_000_000
 _BATCH_RECORDS = 10_000
 _FIRST_RECORDS = 500
 """Read before the size of records is known."""
-_POLL_S = 0.1
-_SILENCE_S = 60.0
+_POLL_S = 0.02
+_SILENCE_S = 20.0
 """Without a record that should be there, the task fails; the cycle is tried again."""
+_HOPELESS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 _KEPT_CLIENTS = 2
 
 SETTINGS: Mapping[str, str] = {
@@ -62,121 +63,145 @@ SETTINGS: Mapping[str, str] = {
 
 Share = Sequence[tuple[str, int, int, int]]
 """Topic, partition, first offset, and the one after the last."""
-Counts = dict[str, dict[tuple[str, int], tuple[int, int]]]
-"""By cycle: records and bytes of each partition."""
+Seen = dict[tuple[str, int], tuple[int, int]]
+"""Records and bytes of each partition."""
+Counts = dict[str, dict[int, Seen]]
+"""By cycle and share."""
 
 
 class Counting(AccumulatorParam[Counts]):
-    """How tasks tell what they read. Tasks of one cycle may share a partition."""
+    """How tasks tell what they read. A share that is read again, as some queries make Spark do, counts once."""
 
     def zero(self, value: Counts) -> Counts:
         return {}
 
     def addInPlace(self, value1: Counts, value2: Counts) -> Counts:
-        for cycle, partitions in value2.items():
-            mine = value1.setdefault(cycle, {})
-            for partition, (records, size) in partitions.items():
-                before = mine.get(partition, (0, 0))
-                mine[partition] = (before[0] + records, before[1] + size)
+        for cycle, shares in value2.items():
+            value1.setdefault(cycle, {}).update(shares)
         return value1
 
 
 def reader(
-    settings: Mapping[str, str], counts: Accumulator[Counts]
+    settings: Mapping[str, str], counts: Accumulator[Counts], plan: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow` on a row per task."""
+    """For `mapInArrow` on rows that hold the number of a share. Two plans must not look alike to Spark, which would
+    take the one's cached rows for the other's: hence their number."""
 
     def read(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in rows:
-            yield from read_task(settings, counts)
+        for batch in rows:
+            for share in batch.column(0).to_pylist():
+                yield from read_share(settings, counts, share, plan)
 
     return read
 
 
 def task_folder() -> str:
-    return str(_task()["folder"])
+    return _property(FOLDER)
 
 
-def read_task(settings: Mapping[str, str], counts: Accumulator[Counts]) -> Iterator[pa.RecordBatch]:
-    task = _task()
-    context = TaskContext.get()
-    assert context is not None
-    share = task["shares"][context.partitionId()]
+def read_share(
+    settings: Mapping[str, str], counts: Accumulator[Counts], number: int, plan: int
+) -> Iterator[pa.RecordBatch]:
+    task = json.loads(_property(READ))
+    share = task["shares"][number]
+    seen: Seen = {}
     client = _client(settings)
-    seen: dict[tuple[str, int], tuple[int, int]] = {}
     if share:
         try:
             yield from _read(client, share, seen)
         except Exception:
             _forget(settings)
             raise
-        client.unassign()
-    counts.add({task["cycle"]: seen})
+        client.consumer.unassign()
+    counts.add({task["cycle"]: {number: seen}})
 
 
-def _task() -> Any:
+def _property(name: str) -> str:
     context = TaskContext.get()
-    told = context.getLocalProperty(PROPERTY) if context else None
+    told = context.getLocalProperty(name) if context else None
     if told is None:
         raise ConsumerError("a task of this query runs outside a cycle")
-    return json.loads(told)
+    return told
 
 
 # One client per cluster, kept by the worker's process
 
 
-_clients: dict[tuple[tuple[str, str], ...], Consumer] = {}
+class Client:
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.trouble: KafkaError | None = None
+        """The last that was reported, of connections and the like; it may have passed."""
+        self.consumer = Consumer({**settings, "error_cb": self._note})
+
+    def _note(self, error: KafkaError) -> None:
+        self.trouble = error
 
 
-def _client(settings: Mapping[str, str]) -> Consumer:
+_clients: dict[tuple[tuple[str, str], ...], Client] = {}
+
+
+def _client(settings: Mapping[str, str]) -> Client:
     key = tuple(sorted(settings.items()))
-    client = _clients.pop(key, None) or Consumer(dict(settings))
+    client = _clients.pop(key, None) or Client(settings)
     _clients[key] = client
     while len(_clients) > _KEPT_CLIENTS:
-        _clients.pop(next(iter(_clients))).close()
+        _clients.pop(next(iter(_clients))).consumer.close()
     return client
 
 
 def _forget(settings: Mapping[str, str]) -> None:
     client = _clients.pop(tuple(sorted(settings.items())), None)
     if client is not None:
-        client.close()
+        client.consumer.close()
 
 
 # Reading
 
 
-def _read(client: Consumer, share: Share, seen: dict[tuple[str, int], tuple[int, int]]) -> Iterator[pa.RecordBatch]:
+def _read(client: Client, share: Share, seen: Seen) -> Iterator[pa.RecordBatch]:
     """The records of these ranges, once each and in order within a partition."""
     left = {(topic, number): (start, end) for topic, number, start, end in share}
     records_left = sum(end - start for start, end in left.values())
-    client.assign([TopicPartition(topic, number, start) for (topic, number), (start, _) in left.items()])
+    assigned = set(left)
+    client.trouble = None
+    client.consumer.assign([TopicPartition(topic, number, start) for (topic, number), (start, _) in left.items()])
     at_once, heard_s = _FIRST_RECORDS, time.monotonic()
     while left:
-        arrived = client.consume(max(1, min(at_once, records_left)), _POLL_S)
-        taken = [message for message in arrived if _is_taken(message, left)]
+        arrived = client.consumer.consume(max(1, min(at_once, records_left)), _POLL_S)
+        taken = [message for message in arrived if _is_taken(message, left, client)]
         if taken:
             batch, size = _batch(taken, seen)
             yield batch
             records_left -= len(taken)
             at_once = max(1, min(_BATCH_RECORDS, _BATCH_BYTES * len(taken) // max(1, size)))
             heard_s = time.monotonic()
-        elif left and time.monotonic() - heard_s > _SILENCE_S:
-            waiting = ", ".join(
-                f"{topic}/{number} from {start}" for (topic, number), (start, _) in list(left.items())[:3]
-            )
-            raise ConsumerError(f"Kafka sent nothing for {_SILENCE_S:.0f} s of {waiting}; are the brokers well?")
+        if not left:
+            return
+        if finished := assigned - left.keys():  # or what comes after their ranges would be fetched as well
+            client.consumer.incremental_unassign([TopicPartition(*partition) for partition in finished])
+            assigned -= finished
+        _check(client, left, time.monotonic() - heard_s)
 
 
-def _is_taken(message: Message, left: dict[tuple[str, int], tuple[int, int]]) -> bool:
+def _check(client: Client, left: Mapping[tuple[str, int], tuple[int, int]], silent_s: float) -> None:
+    """Raises if there is no hope, or nothing came for too long."""
+    trouble = f": {client.trouble.str()}" if client.trouble else "; are the brokers well?"
+    if client.trouble is not None and client.trouble.code() in _HOPELESS:
+        raise ConsumerError(f"cannot read from Kafka{trouble}")
+    if silent_s > _SILENCE_S:
+        (topic, number), (start, _) = next(iter(left.items()))
+        raise ConsumerError(f"nothing from {topic}/{number} at offset {start} for {_SILENCE_S:.0f} s{trouble}")
+
+
+def _is_taken(message: Message, left: dict[tuple[str, int], tuple[int, int]], client: Client) -> bool:
     """Whether this is a record still to be read; notes how far its partition is."""
-    partition = (message.topic(), message.partition())
     error = message.error()
-    offset: int = message.offset()  # type: ignore[assignment]  # null for a message of one's own only
+    partition: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
     if partition not in left:
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            raise ConsumerError(f"cannot read from Kafka: {error.str()}")
+            client.trouble = error  # of no partition: such as that of a group, which nobody joins
         return False
+    offset: int = message.offset()  # type: ignore[assignment]
     start, end = left[partition]
     if error is not None:
         if error.code() != KafkaError._PARTITION_EOF:
@@ -193,7 +218,7 @@ def _is_taken(message: Message, left: dict[tuple[str, int], tuple[int, int]]) ->
     return offset < end
 
 
-def _batch(messages: list[Message], seen: dict[tuple[str, int], tuple[int, int]]) -> tuple[pa.RecordBatch, int]:
+def _batch(messages: list[Message], seen: Seen) -> tuple[pa.RecordBatch, int]:
     """These records, and their bytes; adds them to what was seen of their partitions."""
     keys = [m.key() for m in messages]
     values = [m.value() for m in messages]

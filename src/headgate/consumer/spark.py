@@ -118,10 +118,12 @@ def _is_our_python(master: str) -> bool:
 
 
 def workers_have_headgate(session: SparkSession) -> bool:
+    """Also asks that a thread here has a thread of its own in the JVM, for properties of its jobs."""
     if not hasattr(session, "_jsparkSession"):  # Spark Connect
         return False
     conf = session.sparkContext.getConf()
-    return all(conf.get(key) == value for key, value in _OUR_WORKERS.items())
+    pinned = os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "true"
+    return pinned and all(conf.get(key) == value for key, value in _OUR_WORKERS.items())
 
 
 def _keep_quiet(session: SparkSession) -> None:

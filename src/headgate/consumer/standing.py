@@ -8,7 +8,8 @@ remember anything: a straight line of steps that Spark computes again each time.
 import itertools
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,9 @@ from pyspark.sql import functions as F
 from headgate.consumer import parquet
 from headgate.consumer.decode import REASON
 from headgate.consumer.query import TableQuery
-from headgate.consumer.reading import PROPERTY, SCHEMA, Counting, Counts, reader, task_folder
+from headgate.consumer.reading import FOLDER, READ, SCHEMA, Counting, Counts, reader, task_folder
+from headgate.consumer.reading import Seen as Counted
+from headgate.errors import ConsumerError
 from headgate.lake.latency import QUANTILE_POINTS
 from headgate.model import Range, TopicPartition
 
@@ -52,34 +55,33 @@ class StandingQuery:
         self._settings = settings
         self._shaped = shaped
         self._counts = query.spark.sparkContext.accumulator(Counts(), Counting())
-        self._names = itertools.count()
+        self._numbers = itertools.count()
         self._kept: dict[int, list[DataFrame]] = {}
         """By number of tasks, those that no thread is running."""
-        self._may_keep = not query.calls_a_function
+        self._may_keep = query.may_be_planned_once
         self._lock = threading.Lock()
 
     def run(
         self, ranges: Sequence[Range], tasks: int, filesystem: pafs.FileSystem, folder: str
     ) -> tuple[list[Row], Seen | None]:
-        """What the writers told (`parquet.WRITTEN`), and what the readers saw; nothing if Spark did not need them."""
+        """What the writers told (`parquet.WRITTEN`), and what the readers saw; nothing unless all of them read to the
+        end, which Spark need not let them."""
         rows = self._take(tasks) or self._plan(tasks, filesystem)
-        cycle = str(next(self._names))
+        cycle = str(next(self._numbers))
         shares = [[(r.partition.topic, r.partition.partition, r.start, r.end) for r in s] for s in share(ranges, tasks)]
         context = self._query.spark.sparkContext
-        context.setLocalProperty(PROPERTY, json.dumps({"cycle": cycle, "shares": shares, "folder": folder}))
+        context.setLocalProperty(READ, json.dumps({"cycle": cycle, "shares": shares}))
+        context.setLocalProperty(FOLDER, folder)
         try:
             told = rows.collect()
         finally:
-            context.setLocalProperty(PROPERTY, None)  # type: ignore[arg-type]  # forgets it
-            read = self._counts.value.pop(cycle, None)
-        if read is None:
+            context.setLocalProperty(READ, None)  # type: ignore[arg-type]  # forgets it
+            read = self._counts.value.pop(cycle, {})
+        if any(not row.path.startswith(folder) for row in told):
+            raise ConsumerError("a cycle was given the files of another one")
+        if read.keys() != set(range(tasks)):
             return told, None
-        seen = Seen(
-            records=sum(records for records, _ in read.values()),
-            payload_bytes=sum(size for _, size in read.values()),
-            bad=_observed(rows),
-            sizes={TopicPartition(*partition): size / records for partition, (records, size) in read.items()},
-        )
+        seen = _seen(read.values(), _observed(rows))
         self._give_back(tasks, rows)
         return told, seen
 
@@ -89,22 +91,39 @@ class StandingQuery:
             return kept.pop() if kept else None
 
     def _give_back(self, tasks: int, rows: DataFrame) -> None:
-        if not self._may_keep:
-            return
-        with self._lock:
-            self._kept.setdefault(tasks, []).append(rows)
+        if self._may_keep:
+            with self._lock:
+                self._kept.setdefault(tasks, []).append(rows)
 
     def _plan(self, tasks: int, filesystem: pafs.FileSystem) -> DataFrame:
-        source = self._query.spark.range(0, tasks, 1, tasks).mapInArrow(reader(self._settings, self._counts), SCHEMA)
+        rows = self._rows(tasks, filesystem)
+        if self._may_keep and not is_forgetful(rows):
+            self._may_keep = False
+            rows = self._rows(tasks, filesystem)
+        return rows
+
+    def _rows(self, tasks: int, filesystem: pafs.FileSystem) -> DataFrame:
+        read = reader(self._settings, self._counts, next(self._numbers))
+        source = self._query.spark.range(0, tasks, 1, tasks).mapInArrow(read, SCHEMA)
         decoded = self._query.decode(source).observe(_OBSERVED, F.expr(f"count({REASON}) AS bad"))
         good, by = self._shaped(self._query.good(decoded))
 
         def write(batches: parquet.Batches) -> parquet.Batches:
             return parquet.writer(filesystem, task_folder(), by, "_timestamp", QUANTILE_POINTS)(batches)
 
-        rows = good.mapInArrow(write, parquet.WRITTEN)
-        self._may_keep = self._may_keep and is_forgetful(rows)
-        return rows
+        # What the user's own query did to the number of tasks is not to be the number of files.
+        good = good if self._may_keep else good.coalesce(tasks)
+        return good.mapInArrow(write, parquet.WRITTEN)
+
+
+def _seen(shares: Iterable[Counted], bad: int) -> Seen:
+    records: Counter[TopicPartition] = Counter()
+    sizes: Counter[TopicPartition] = Counter()
+    for counted in shares:
+        for partition, (some, size) in counted.items():
+            records[TopicPartition(*partition)] += some
+            sizes[TopicPartition(*partition)] += size
+    return Seen(records.total(), sizes.total(), bad, {p: sizes[p] / records[p] for p in records})
 
 
 def share(ranges: Sequence[Range], tasks: int) -> list[list[Range]]:
