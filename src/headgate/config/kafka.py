@@ -75,7 +75,8 @@ class Kafka(Section):
     fetch_wait_s: SecondsOrZero = Field(
         default=0.5,
         description="How long a broker may wait for more data before it answers a fetch of Spark's connector, in "
-        "seconds (L-25); where Spark's workers read themselves it is 20 ms. Default 0.5 s: below the cycle's wait_s, so that it never sets the pace.",
+        "seconds (L-25); where Spark's workers read themselves it is 20 ms. Default 0.5 s: below the cycle's "
+        "wait_s, so that it never sets the pace.",
     )
     session_timeout_s: Seconds = Field(
         default=45.0,
