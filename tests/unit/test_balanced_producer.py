@@ -7,18 +7,19 @@ import threading
 import time
 import weakref
 from collections import Counter
+from itertools import chain, cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from headgate.errors import ConfigError
 from headgate.producers.confluent import BalancedProducer
 from headgate.producers.inflight import SqfInflight
 from headgate.producers.live import Follower
 from headgate.producers.murmur2 import partition_of_key
-from headgate.producers.protocol import ClusterView
+from headgate.producers.protocol import Choice, ClusterView
 from headgate.producers.registry import build_partitioner
 from headgate.producers.round_robin import DefaultRoundRobin
 
@@ -118,6 +119,22 @@ def test_a_refused_record_gives_its_turn_back_with_headers_too_and_with_a_key_it
     assert producer.flush(30) == 0
     first = reports.partitions[0]
     assert reports.partitions == [(first + n) % PARTITIONS for n in range(6)]
+
+
+class Misled(DefaultRoundRobin):
+    """Chooses a partition that is no more, once."""
+
+    def bound(self, topic: str, cluster: ClusterView) -> Choice:
+        return chain([99], cycle([0])).__next__
+
+
+@pytest.mark.parametrize("more", [{}, {"headers": {"a": b"1"}}])
+def test_the_turn_of_a_partition_that_is_no_more_is_not_given_back(more: dict[str, Any]) -> None:
+    producer = BalancedProducer(IN_MEMORY, partitioner=Misled())
+    with pytest.raises(KafkaException):
+        producer.produce("t", b"x", **more)
+    producer.produce("t", b"x", **more)
+    assert producer.flush(30) == 0
 
 
 def test_a_record_that_was_not_taken_is_not_on_its_way() -> None:

@@ -264,3 +264,36 @@ def test_jsq_of_one_is_random_and_of_all_is_the_shortest() -> None:
     assert len(set(counts.values())) > 1
     with pytest.raises(ConfigError, match="at least 1"):
         JoinShortestOf(0)
+
+
+def test_node_is_exact_where_a_round_would_be_too_long_to_write_down() -> None:
+    """Nodes that lead 16, 15, 13 and 11 partitions: only after lcm = 34,320 turns each do all of them begin anew."""
+    leaders = [node for node, led in enumerate((16, 15, 13, 11), start=1) for _ in range(led)]
+    view = ClusterView.of(cluster({"A": [[leader] for leader in leaders]}, nodes=4))
+    choice = NodeRoundRobin(start=zero).bound("A", view)
+    counts = Counter(choice() for _ in range(30_001))
+    for led in view.leaders["A"].values():
+        assert max(counts[p] for p in led) - min(counts[p] for p in led) <= 1
+    nodes = [sum(counts[p] for p in led) for led in view.leaders["A"].values()]
+    assert max(nodes) - min(nodes) <= 1
+
+
+def test_sqf_loses_no_count_of_threads_that_choose_ahead_and_one_by_one() -> None:
+    partitioner, view = ShortestQueueFirst(), ClusterView.of(U)
+    choose = partitioner.bound("A", view)
+    assert choose is not None
+
+    def one_by_one() -> None:
+        for _ in range(100_000):
+            choose()
+
+    def ahead() -> None:
+        for _ in range(50):
+            partitioner.ahead("A", view, 2_000)
+
+    threads = [threading.Thread(target=work) for work in (one_by_one, ahead, one_by_one, ahead)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(partitioner.usage(view).values()) == 400_000

@@ -82,7 +82,7 @@ class BalancedProducer(Producer):
         choice = next_of.get(topic)
         reported = callback or on_delivery or self._reported
         if choice is None or key is not None or partition >= 0 or headers is not None or timestamp:
-            self._produce_with_care(topic, value, key, partition, reported, timestamp, headers)
+            self._produce_with_care(next_of, topic, value, key, partition, reported, timestamp, headers)
             return
         partition = choice()
         try:
@@ -136,6 +136,7 @@ class BalancedProducer(Producer):
 
     def _produce_with_care(
         self,
+        next_of: dict[str, Choice],
         topic: str,
         value: str | bytes | None,
         key: str | bytes | None,
@@ -148,19 +149,22 @@ class BalancedProducer(Producer):
         own = False
         if partition == UNASSIGNED:
             partition, own = self._placed(topic, key, value)
+            next_of = next_of if key is None else {}  # whoever is placed by a key has taken no turn
         heard = self._hears(reported) if own and self._hears is not None else reported
         try:
             _produce(self, topic, value, key, partition, heard, None, timestamp, headers)
         except (BufferError, KafkaException) as error:
-            if own:  # whoever is placed by a key has taken no turn
-                self._refused(error, self._choices.next_of if key is None else {}, topic, partition)
+            if own:
+                self._refused(error, next_of, topic, partition)
             raise
 
     def _refused(self, error: Exception, next_of: dict[str, Choice], topic: str, partition: int) -> None:
-        """The client did not take a record that the partitioner had placed."""
+        """The client did not take a record that the partitioner had placed. Its turn goes back to where it came from,
+        but only if there was no room: a partition that is no more would be refused again and again."""
         partitioner, view = self._choices.partitioner, self._choices.view
         if topic in next_of:
-            give_back(next_of, topic, partition)
+            if isinstance(error, BufferError):
+                give_back(next_of, topic, partition)
         elif view is not None and isinstance(partitioner, Listening):
             partitioner.acknowledged(topic, partition, None, view)
         if not isinstance(error, BufferError):

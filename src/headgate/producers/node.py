@@ -6,7 +6,7 @@ from headgate.producers.murmur2 import partition_of_key
 from headgate.producers.nodes import NodeMaps, refuse_key
 from headgate.producers.protocol import Choice, ClusterView
 from headgate.producers.round_robin import POSITIVE, DefaultRoundRobin, Seed, from_turn, random_start
-from headgate.producers.turns import one_round
+from headgate.producers.turns import is_short, one_round
 
 
 class NodeRoundRobin:
@@ -27,12 +27,15 @@ class NodeRoundRobin:
         return nodes[(next(self._counter(topic, cluster)) & POSITIVE) % len(nodes)].next_partition(topic)
 
     def bound(self, topic: str, cluster: ClusterView) -> Choice:
-        """A whole round written down, over and over: a choice runs no line of Python."""
+        """A whole round written down, over and over, or one rotation after the other where that is very long: a choice
+        runs no line of Python."""
         nodes = self._maps.of(cluster).nodes_of.get(topic)
         if not nodes:
             return self._offline.bound(topic, cluster)
         in_turn = from_turn(nodes, next(self._counter(topic, cluster)))
-        return cycle(one_round([node.in_turn(topic) for node in in_turn])).__next__
+        if is_short([len(node.led[topic][0]) for node in in_turn]):
+            return cycle(one_round([node.in_turn(topic) for node in in_turn])).__next__
+        return map(next, cycle([node.rotation(topic) for node in in_turn])).__next__
 
     def _counter(self, topic: str, cluster: ClusterView) -> "count[int]":
         counters = self.counters_of(cluster)

@@ -74,8 +74,9 @@ class ShortestQueueFirst:
     def ahead(self, topic: str, cluster: ClusterView, records: int) -> list[int]:
         nodes = self._maps.of(cluster).nodes_of[topic]
         in_order = shortest_first([node.usage.value for node in nodes], records)
-        for n, node in enumerate(nodes):
-            node.usage.value += in_order.count(n)
+        given = [in_order.count(n) for n in range(len(nodes))]  # before adding: other threads count meanwhile
+        for node, records_given in zip(nodes, given, strict=True):
+            node.usage.value += records_given
         if any(node.usage.value >= self._limit for node in nodes):
             shrink(self._maps.of(cluster).nodes.values(), self._limit)
         turns = [node.rotation(topic) for node in nodes]

@@ -81,6 +81,11 @@ def rounds(topic: str, view: ClusterView) -> tuple[int, ...]:
     return one_round(list(view.leaders[topic].values())) or view.partitions[topic]
 
 
+def is_short(led: Sequence[int]) -> bool:
+    """Whether a round in which all partitions of a node get the same is short enough to be written down."""
+    return math.lcm(*led) * len(led) <= MOST_TURNS
+
+
 def one_round(led: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """As many turns of every node as give all partitions of a node the same, or nearly if that takes very many."""
     turns_each = min(math.lcm(*map(len, led)), max(1, MOST_TURNS // max(1, len(led))))
