@@ -6,8 +6,10 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from headgate.errors import ConfigError
+from headgate.cli.main import app
+from headgate.errors import ConfigError, SetupError
 from headgate.experiments.intervals import Interval, Verdict
 from headgate.experiments.partitioners import QUICK, Plan
 from headgate.experiments.partitioners_cases import (
@@ -346,3 +348,11 @@ def test_the_report_and_the_plots_stand_with_all_runs_with_some_and_with_none(tm
         for heading in ("Where nodes limit", "Three nodes", "Several producers", "A slow node", "A node killed"):
             assert f"## {heading}" in text
         assert ("here not measured" in " ".join(text.split())) == (runs == 0)
+
+
+def test_finished_runs_are_not_thrown_away_unasked(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("hours of work")
+    result = CliRunner().invoke(app, ["experiment", "partitioners", "--quick", "--out", str(tmp_path)])
+    assert isinstance(result.exception, SetupError)
+    assert "--overwrite" in str(result.exception)
+    assert (tmp_path / "runs.csv").read_text() == "hours of work"

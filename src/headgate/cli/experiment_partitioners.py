@@ -22,15 +22,18 @@ LINE_EVERY_S = 20.0
 
 def partitioners(
     quick: Annotated[bool, typer.Option("--quick", help="Two short runs of everything, to see that it works.")] = False,
-    records: Annotated[int | None, typer.Option(help="Records of a run.  [default: 300000]", min=1_000)] = None,
-    record_bytes: Annotated[int | None, typer.Option(help="Size of a record.  [default: 100]", min=1)] = None,
-    runs: Annotated[int | None, typer.Option(help="Runs of each cell of the paper.  [default: 20]", min=1)] = None,
+    records: Annotated[int | None, typer.Option(help="Records of a run.", min=1_000, show_default="300,000")] = None,
+    record_bytes: Annotated[int | None, typer.Option(help="Size of a record.", min=1, show_default="100")] = None,
+    runs: Annotated[int | None, typer.Option(help="Runs of each cell of the paper.", min=1, show_default="20")] = None,
     more_runs: Annotated[
-        int | None, typer.Option(help="Runs of each cell of what the paper left untested.  [default: 5]", min=1)
+        int | None, typer.Option(help="Runs of each cell of what the paper left untested.", min=1, show_default="5")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the order of runs, and of the simulator.")] = 1,
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep the runs in --out and only do the missing ones.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Begin anew although there are runs in --out.")
     ] = False,
     home: Annotated[
         Path | None, typer.Option(help="Keep brokers and their logs in this new folder. Default: removed at the end.")
@@ -53,6 +56,8 @@ def partitioners(
 
     if home is not None and home.exists() and any(home.iterdir()):
         raise SetupError(f"{home} is not empty; choose another --home")
+    if not (resume or overwrite) and (out / "runs.csv").exists():
+        raise SetupError(f"{out} holds runs: go on with --resume, begin anew with --overwrite, or choose another --out")
     plan = QUICK if quick else Plan()
     size = replace(plan.size, records=records or plan.size.records, record_bytes=record_bytes or plan.size.record_bytes)
     plan = replace(plan, size=size, runs=runs or plan.runs, more_runs=more_runs or plan.more_runs, seed=seed)

@@ -87,7 +87,7 @@ QUICK = Plan(
     Size(5_000),
     runs=2,
     more_runs=2,
-    limited_records=60_000,
+    limited_records=300_000,
     faults=Faults(warming_s=1.0, healthy_s=1.0, slow_s=2.0, steady_s=1.0),
 )
 
