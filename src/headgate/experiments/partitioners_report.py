@@ -38,6 +38,7 @@ from headgate.experiments.partitioners_tables import (
 
 BY_HAND = "<!-- Written by hand from here on: the command keeps it. -->"
 COMPARED = {"Throughput": "mib_per_s", "Average latency": "avg_ms", "p99": "p99_ms"}
+ENOUGH_RUNS = 20
 COPIES = {"B1": "one copy", "B2": "two copies", "U1": "one copy", "U2": "two copies"}
 
 
@@ -51,7 +52,7 @@ def write(file: Path, text: str) -> None:
 def report(results: Results, simulated: Sequence[Simulated], plan: Plan, how: str) -> str:
     sections = (
         ["# Partitioners on real brokers (E-5)", "", *prose(how), ""],
-        in_short(results),
+        in_short(results, plan),
         the_four_scenarios(results),
         against_the_baseline(results),
         where_nodes_limited_there(),
@@ -68,13 +69,14 @@ def report(results: Results, simulated: Sequence[Simulated], plan: Plan, how: st
     return "\n".join(line for section in sections for line in section)
 
 
-def in_short(results: Results) -> list[str]:
+def in_short(results: Results, plan: Plan) -> list[str]:
     pairs = [both for cell in cells(Part.paper) if (both := compared(results, cell, "mib_per_s")) is not None]
     found = [ours.against(theirs, more_is_better=True) for ours, theirs in pairs]
     counted = ", ".join(f"{found.count(verdict)} {verdict.name}" for verdict in Verdict if verdict in found)
     return [
         "## In short",
         "",
+        *_too_few(plan),
         *prose(
             f"""- Throughput of the paper's cells against `{BASELINE}` in the same cell: {counted or "not measured"}.
             *Level*: the 99 % intervals overlap. There is no overall winner, and none is named (B-60)."""
@@ -90,6 +92,13 @@ def in_short(results: Results) -> list[str]:
         "![change against default-rr](changes.png)",
         "",
     ]
+
+
+def _too_few(plan: Plan) -> list[str]:
+    if plan.runs >= ENOUGH_RUNS:
+        return []
+    return prose(f"""- **A trial: nothing below is a finding.** {plan.runs} runs of each cell of the paper; {ENOUGH_RUNS} are
+        asked for (B-59), and intervals of so few are too wide to tell anything apart.""")
 
 
 def _machine(results: Results) -> list[str]:
