@@ -97,8 +97,10 @@ def in_short(results: Results, plan: Plan) -> list[str]:
 def _too_few(plan: Plan) -> list[str]:
     if plan.runs >= ENOUGH_RUNS:
         return []
-    return prose(f"""- **A trial: nothing below is a finding.** {plan.runs} runs of each cell of the paper; {ENOUGH_RUNS} are
-        asked for (B-59), and intervals of so few are too wide to tell anything apart.""")
+    return prose(
+        f"""- **A trial: nothing below is a finding.** {plan.runs} runs of each cell of the paper; {ENOUGH_RUNS}
+        are asked for (B-59), and intervals of so few are too wide to tell anything apart."""
+    )
 
 
 def _machine(results: Results) -> list[str]:
