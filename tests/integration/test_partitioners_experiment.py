@@ -39,7 +39,7 @@ def test_records_of_every_cell_of_the_paper_land_where_predicted(tmp_path: Path)
 
 
 def test_all_partitioners_meet_the_same_slow_node_and_the_same_killed_one(tmp_path: Path) -> None:
-    faults = Faults(records_per_s=300, warming_s=0.5, healthy_s=0.5, slow_s=1.5, steady_s=0.7)
+    faults = Faults(records_per_s=300, warming_s=0.5, healthy_s=0.5, slow_s=1.5, steady_s=2.0)
     plan = Plan(Size(RECORDS), runs=1, more_runs=1, faults=faults, parts=(Part.slow, Part.killed))
     results = Results(tmp_path / "runs.csv")
     run_all(tmp_path, plan, results, lambda *_: None)

@@ -149,6 +149,16 @@ def test_a_node_that_comes_back_gets_its_share_and_not_everything() -> None:
         assert sent(sqf, "A", back, 100)[0] == share
 
 
+def test_a_node_that_is_back_and_leads_nothing_for_a_while_does_not_get_everything_afterwards() -> None:
+    """B-34: brokers are back some time before they lead again."""
+    healthy, without = ClusterView.of(U), ClusterView.of(failed(U, [1]))
+    there = replace(without, nodes=healthy.nodes)
+    sqf = ShortestQueueFirst(start=zero)
+    for view in (healthy, without, there):
+        sent(sqf, "A", view, 1000)
+    assert sent(sqf, "A", ClusterView.of(U), 100)[0] == 50
+
+
 def test_without_any_leader_records_are_still_given_a_partition() -> None:
     """B-35."""
     nobody = ClusterView.of(failed(U, [1, 2]))

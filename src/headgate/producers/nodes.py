@@ -62,7 +62,7 @@ class NodeMaps:
         least used one (B-34)."""
         self._start, self._keep_usage = start, keep_usage
         self._maps: WeakKeyDictionary[ClusterView, Maps] = WeakKeyDictionary()
-        self._online: dict[str, frozenset[int]] = {}
+        self._leading: dict[str, frozenset[int]] = {}
         self._usages: dict[tuple[str, int], Usage] = {}
         self._counters: dict[tuple[str, int, str], count[int]] = {}
         self._last: tuple[ClusterView | None, Maps] = (None, Maps({}, {}))
@@ -90,15 +90,15 @@ class NodeMaps:
         return Maps(nodes_of, nodes)
 
     def _let_in(self, cluster: ClusterView) -> None:
-        """Nodes that were not there a moment ago start at the level of the least used that were."""
-        name, online = cluster.cluster, self._online.get(cluster.cluster, frozenset())
-        least = min((self._usages[name, id].value for id in cluster.nodes if id in online), default=0.0)
+        """Nodes that led nothing a moment ago start at the level of the least used that did."""
+        name, led, leading = cluster.cluster, self._leading.get(cluster.cluster, frozenset()), cluster.leading
+        least = min((self._usages[name, id].value for id in leading & led), default=0.0)
         for id in cluster.nodes:
             if (name, id) not in self._usages:
                 self._usages[name, id] = Usage(least)
-            elif id not in online and not self._keep_usage:
+            elif id in leading - led and not self._keep_usage:
                 self._usages[name, id].value = least
-        self._online[name] = frozenset(cluster.nodes)
+        self._leading[name] = leading
 
 
 def refuse_key(topic: str) -> ConfigError:

@@ -25,6 +25,11 @@ class ClusterView:
     nodes: tuple[int, ...]
     """Live nodes."""
 
+    @property
+    def leading(self) -> frozenset[int]:
+        """Nodes that lead anything. One that comes back leads nothing for a while, and so gets nothing."""
+        return frozenset(node for leaders in self.leaders.values() for node in leaders)
+
     @classmethod
     def of(cls, topology: Topology, cluster: str = "") -> "ClusterView":
         partitions, available, leaders = {}, {}, {}

@@ -45,7 +45,7 @@ class SqfTurns:
         self._usage: dict[int, float] = {}
         self._ends: dict[tuple[str, int], int] = {}
         self._leaders: dict[tuple[str, int], int] = {}
-        self._online: frozenset[int] = frozenset()
+        self._leading: frozenset[int] = frozenset()
         self._rows: dict[str, int] = {}
         """By topic, since its last write."""
 
@@ -61,9 +61,10 @@ class SqfTurns:
             if at in self._leaders:
                 self._usage[self._leaders[at]] += grown
         self._ends |= ends
-        least = min((self._usage[id] for id in view.nodes if id in self._online), default=0.0)
-        self._usage |= {id: least for id in view.nodes if id not in self._online}  # B-34
-        self._online = frozenset(view.nodes)
+        leading = view.leading
+        least = min((self._usage[id] for id in leading & self._leading), default=0.0)
+        self._usage |= dict.fromkeys(leading - self._leading, least)  # B-34
+        self._leading = leading
         for topic, leaders in view.leaders.items():
             self._leaders |= {(topic, index): id for id, led in leaders.items() for index in led}
 
