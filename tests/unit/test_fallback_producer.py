@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from headgate.errors import ConfigError
-from headgate.producers.fallback import FallbackProducer
+from headgate.producers.fallback import FallbackProducer, unacknowledged
 from headgate.producers.murmur2 import partition_of_key
 from headgate.producers.protocol import ClusterView
 from headgate.producers.registry import build_partitioner
@@ -58,13 +58,13 @@ def test_what_a_lost_collector_did_not_acknowledge_goes_to_the_main_cluster_in_o
 class Lost:
     """A producer whose collector is well, until it is lost."""
 
-    def __init__(self, answers_after_s: float = 0, to_collector: Any = None, to_main: Any = None, **how: Any) -> None:
-        self._collector: InMemory | None = InMemory(answers_after_s)
+    def __init__(self, to_main: Any = None, **how: Any) -> None:
+        self._collector: InMemory | None = InMemory()
         self.main = InMemory()
         for cluster in (self._collector, self.main):
             cluster.create("t")
         self.reports: dict[int, list[Any]] = {}
-        collector = {"bootstrap.servers": self._collector.address, "log_level": 0, **(to_collector or {})}
+        collector = {"bootstrap.servers": self._collector.address, "log_level": 0}
         main = {"bootstrap.servers": self.main.address, "log_level": 0, **(to_main or {})}
         self.producer = FallbackProducer(collector, main, **{"lost_after_s": 1, **how})
         self.producer.produce("t", b"the collector is well")
@@ -142,16 +142,19 @@ def test_a_key_that_the_main_clusters_partitioner_refuses_is_refused_while_the_c
         assert one.reports == {1: [None]}
 
 
-def test_a_client_that_does_not_try_again_turns_to_the_main_cluster_when_its_connection_ends() -> None:
-    lost = Lost(answers_after_s=0.5, to_collector={"retries": 0}, lost_after_s=600)
-    for n in range(5):
-        lost.send(n, "key")
-        lost.producer.poll(0.1)
-    lost.lose()  # what was just sent has no answer yet
-    lost.until_direct()
-    found = lost.delivered()
-    assert found == list(range(5))[-len(found) :]
-    assert lost.reports == {n: [None] for n in range(5)}
+@pytest.mark.parametrize(
+    ("code", "main_cluster_is_asked"),
+    [
+        (KafkaError._MSG_TIMED_OUT, True),
+        (KafkaError._TRANSPORT, True),  # this and the next two: of a client with retries=0
+        (KafkaError.NOT_LEADER_FOR_PARTITION, True),
+        (KafkaError.NOT_ENOUGH_REPLICAS, True),
+        (KafkaError.MSG_SIZE_TOO_LARGE, False),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, False),
+    ],
+)
+def test_the_main_cluster_is_asked_where_another_try_might_help(code: int, main_cluster_is_asked: bool) -> None:
+    assert unacknowledged(KafkaError(code)) is main_cluster_is_asked
 
 
 def test_threads_that_share_a_producer_keep_each_ones_order_and_nothing_comes_twice() -> None:

@@ -34,7 +34,7 @@ TRY_AGAIN = (
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     KafkaError.KAFKA_STORAGE_ERROR,
 )
-"""A client with `retries=0` reports these instead of trying again. Other errors the main cluster would have, too."""
+"""A client with `retries=0` reports these instead of trying again."""
 ANSWER_S = 5.0
 HELD = 100_000
 """So many records may wait for their turn at the main cluster, as many as the client's own queue holds."""
@@ -58,6 +58,11 @@ class _Record:
         log.error("the main cluster's client does not take a record of topic %s: %s", self.topic, error.str())
         if self.on_delivery is not None:
             self.on_delivery(error, Message(topic=self.topic, value=self.value, key=self.key, error=error))
+
+
+def unacknowledged(error: KafkaError) -> bool:
+    """Whether the main cluster might take what the collector did not; other errors it would have, too."""
+    return error.code() in UNANSWERED or error.code() in TRY_AGAIN
 
 
 class FallbackProducer:
@@ -168,7 +173,7 @@ class FallbackProducer:
         number = next(self._numbers)
 
         def answered(error: Any, message: Any) -> None:
-            lost = error is not None and error.code() in (*UNANSWERED, *TRY_AGAIN)
+            lost = error is not None and unacknowledged(error)
             with self._lock:
                 self._at_collector -= 1
                 if lost:
