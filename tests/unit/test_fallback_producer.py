@@ -75,7 +75,7 @@ class Lost:
 
     def send(self, number: int, key: str | None = None, padding: int = 0) -> None:
         def report(error: Any, message: Any) -> None:
-            assert int(message.value()) == number
+            assert (int(message.value()), message.key()) == (number, key.encode() if key else None)
             self.reports.setdefault(number, []).append(error)
 
         self.producer.produce("t", b"%d" % number + b" " * padding, key, report)

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from headgate.errors import ConfigError
-from headgate.producers.confluent import FULL_S, BalancedProducer
+from headgate.producers.confluent import FULL_S, BalancedProducer, as_bytes
 from headgate.producers.nodes import refuse_key
 from headgate.producers.protocol import KeyBlind, Partitioner
 from headgate.producers.registry import DEFAULT, build_partitioner
@@ -57,7 +57,8 @@ class _Record:
         """By a client at once, when nobody waits for its answer any more."""
         log.error("the main cluster's client does not take a record of topic %s: %s", self.topic, error.str())
         if self.on_delivery is not None:
-            self.on_delivery(error, Message(topic=self.topic, value=self.value, key=self.key, error=error))
+            value, key = as_bytes(self.value), as_bytes(self.key)
+            self.on_delivery(error, Message(topic=self.topic, value=value, key=key, error=error))
 
 
 def unacknowledged(error: KafkaError) -> bool:
