@@ -34,7 +34,8 @@ class InMemory:
 
     def __init__(self) -> None:
         self._producer = Producer({"test.mock.num.brokers": 3, "log_level": 0})
-        brokers = self._producer.list_topics(timeout=30).brokers.values()
+        cluster = self._producer.list_topics(timeout=30)
+        self.cluster_id, brokers = cluster.cluster_id, cluster.brokers.values()
         self.address = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
 
     def create(self, *topics: str) -> None:
@@ -179,10 +180,31 @@ def test_where_partition_counts_differ_a_key_goes_where_java_puts_it() -> None:
     assert [placement.partition("u", 3, key) for key in keys] == [3, 3, 3]
 
 
-def test_keeping_partitions_asks_for_equal_counts() -> None:
-    KeepPartitions().follow({"t": Counts(4, 4)})
+def test_a_key_of_a_partition_that_the_main_cluster_does_not_have_goes_where_java_puts_it() -> None:
+    """A fifth partition was added at the collector, and the last look was before that."""
+    placement = KeepKeys()
+    placement.follow({"t": Counts(4, 4)})
+    assert placement.partition("t", 4, b"foobar") == partition_of_key(b"foobar", 4)
+
+
+def test_keeping_partitions_asks_for_equal_counts(pair: Pair) -> None:
+    assert KeepPartitions().refusal("t", Counts(4, 4)) is None
+    forwarder = pair.forwarder(lambda _: None, "t", placement=KeepPartitions())
     with pytest.raises(ConfigError, match="4 partitions at the collector and 6"):
-        KeepPartitions().follow({"t": Counts(4, 6)})
+        forwarder._follow({"t": Counts(4, 6)})
+
+
+def test_a_topic_that_cannot_keep_its_partitions_is_left_out_if_it_only_matches_a_pattern(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    forwarder = pair.forwarder(lambda _: None, wanted=Wanted(pattern="t|u"), placement=KeepPartitions())
+    forwarder._follow({"t": Counts(4, 4), "u": Counts(4, 6)})
+    assert forwarder._topics == {"t": Counts(4, 4)}
+    assert "not forwarded: topic u has 4 partitions at the collector and 6" in caplog.text
+    forwarder._follow({"t": Counts(4, 4), "u": Counts(6, 6)})
+    assert forwarder._topics == {"t": Counts(4, 4), "u": Counts(6, 6)}
+    with pytest.raises(ConfigError, match="topic t has 4"):
+        forwarder._follow({"t": Counts(4, 5)})
 
 
 def test_a_record_that_the_main_cluster_never_takes_is_not_passed_over(pair: Pair) -> None:
@@ -264,6 +286,33 @@ def test_what_can_never_work_is_refused_and_says_what_to_do(pair: Pair) -> None:
     assert "--to-client cannot be used" in str(refusal(*both, "--topic", "t", "--to-client", "no.such=1"))
     assert "--from-client cannot be used" in str(refusal(*both, "--topic", "t", "--from-client", "isolation.level=x"))
     assert "two clusters" in str(refusal(*both, "--topic", "t", "--to-client", "transactional.id=x"))
+    careless = ["--to-client", "enable.idempotence=false", "--to-client", "acks=0"]
+    assert "acks=0" in str(refusal(*both, "--topic", "t", *careless))
+
+
+@pytest.mark.parametrize("option", ["--from-client", "--to-client"])
+def test_a_setting_without_a_value_is_an_error_of_its_own_option(option: str) -> None:
+    ended = CliRunner().invoke(app, ["collect", "--from", "a", "--to", "b", "--topic", "t", option, "foo"])
+    assert ended.exit_code == 2
+    assert f"{option} 'foo' must" in " ".join(ended.output.replace("│", "").split())
+
+
+def test_forwarders_to_different_clusters_are_no_group_unless_one_is_named(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped = threading.Event()
+    stopped.set()
+    monkeypatch.setattr("headgate.cli.collect._stop_on_signals", lambda: stopped)
+    monkeypatch.setattr("headgate.cli.collect.log_to", lambda *_, **__: None)
+    caplog.set_level("INFO")
+    for target in (pair.target, InMemory()):
+        target.create("t")
+        words = ["collect", "--from", pair.source.address, "--to", target.address, "--topic", "t"]
+        for more, group in (([], f"headgate-collect-{target.cluster_id}"), (["--group", "mine"], "mine")):
+            caplog.clear()
+            ended = CliRunner().invoke(app, [*words, *more])
+            assert ended.exit_code == 0, ended.output
+            assert f"as a member of group {group};" in caplog.text
 
 
 @pytest.mark.parametrize(("which", "cluster"), [("--from", "collector cluster"), ("--to", "main cluster")])
@@ -278,6 +327,45 @@ def test_a_cluster_that_does_not_answer_is_named(
     assert NOWHERE in str(error)
 
 
+def test_a_rebalance_while_paused_leaves_no_partition_paused_for_good(pair: Pair) -> None:
+    """Acknowledgements come in during it, so there is room right after it."""
+    pair.source.write("t", 0, b"0", b"1", b"2", b"3")
+    stop, until = threading.Event(), time.monotonic() + 30
+    rebalanced = False
+
+    def tell(progress: Progress) -> None:
+        nonlocal rebalanced
+        if progress.paused and not rebalanced:
+            rebalanced = True
+            assert forwarder._producer.flush(30) == 0
+            forwarder._assigned(forwarder._consumer, [])  # as a member that keeps its partitions is told
+        elif progress.in_flight == progress.records == 2 or time.monotonic() > until:
+            stop.set()
+
+    few = replace(QUICK, in_flight_records=2, drain_s=0.2)
+    forwarder = pair.forwarder(tell, "t", limits=few, to_client={"linger.ms": "60000"})
+    done = forwarder.run(stop)
+    assert (done.records, done.in_flight) == (2, 2)
+
+
+def test_a_partition_whose_offsets_begin_anew_is_forwarded_on(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    """As after a topic was made anew: here reading is set back."""
+    pair.source.write("t", 0, b"0", b"1", b"2")
+    stop, until = threading.Event(), time.monotonic() + 30
+
+    def tell(progress: Progress) -> None:
+        if progress.records == 3 and progress.in_flight == 0:
+            forwarder._consumer.seek(TopicPartition("t", 0, 0))
+        elif progress.records >= 6 or time.monotonic() > until:
+            stop.set()
+
+    forwarder = pair.forwarder(tell, "t", placement=KeepPartitions())
+    assert forwarder.run(stop).records >= 6
+    assert [int(m.value()) for m in pair.target.read("t", 6)][:6] == [0, 1, 2, 0, 1, 2]
+    assert pair.source.committed("t") == {0: 3}
+    assert "t[0] begins anew at offset 0" in caplog.text
+
+
 def test_offsets_without_a_record_are_counted_if_it_is_known_where_reading_begins() -> None:
     known, unknown = Watermark(start=3), Watermark()
     assert [known.sent(offset) for offset in (5, 6, 10)] == [2, 0, 3]
@@ -289,5 +377,5 @@ def test_offsets_without_a_record_are_counted_if_it_is_known_where_reading_begin
 def test_offsets_are_sent_in_their_order() -> None:
     watermark = Watermark()
     watermark.sent(5)
-    with pytest.raises(ValueError, match="after 5"):
+    with pytest.raises(ValueError, match="offset 5 was sent after"):
         watermark.sent(5)

@@ -1,13 +1,20 @@
 """A producer whose collector is lost, on librdkafka's clusters in memory."""
 
+import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from headgate.errors import ConfigError
-from headgate.producers.fallback import FallbackProducer
+from headgate.producers.fallback import FallbackProducer, unacknowledged
 from headgate.producers.murmur2 import partition_of_key
+from headgate.producers.protocol import ClusterView
+from headgate.producers.registry import build_partitioner
 from tests.unit.test_collectors import PARTITIONS, TIMESTAMP_MS, InMemory
 
 
@@ -49,6 +56,143 @@ def test_what_a_lost_collector_did_not_acknowledge_goes_to_the_main_cluster_in_o
     assert {m.partition() for m in found} == {partition_of_key(b"key", PARTITIONS)}
     assert all(m.headers() == [("n", m.value())] for m in found)
     assert {m.timestamp()[1] for m in found} == {TIMESTAMP_MS}
+
+
+class Lost:
+    """A producer whose collector is well, until it is lost."""
+
+    def __init__(self, to_main: Any = None, **how: Any) -> None:
+        self._collector: InMemory | None = InMemory()
+        self.main = InMemory()
+        for cluster in (self._collector, self.main):
+            cluster.create("t")
+        self.reports: dict[int, list[Any]] = {}
+        collector = {"bootstrap.servers": self._collector.address, "log_level": 0}
+        main = {"bootstrap.servers": self.main.address, "log_level": 0, **(to_main or {})}
+        self.producer = FallbackProducer(collector, main, **{"lost_after_s": 1, **how})
+        self.producer.produce("t", b"the collector is well")
+        assert self.producer.flush(30) == 0
+
+    def lose(self) -> None:
+        self._collector = None
+
+    def send(self, number: int, key: str | None = None, padding: int = 0) -> None:
+        def report(error: Any, message: Any) -> None:
+            assert (int(message.value()), message.key()) == (number, key.encode() if key else None)
+            self.reports.setdefault(number, []).append(error)
+
+        self.producer.produce("t", b"%d" % number + b" " * padding, key, report)
+
+    def until_direct(self) -> None:
+        until = time.monotonic() + 30
+        while not self.producer.direct:
+            assert time.monotonic() < until
+            self.producer.poll(0.05)
+
+    def delivered(self) -> list[int]:
+        """What the main cluster has, in order of its partitions, once every record has an answer."""
+        assert self.producer.flush(60) == 0
+        self.producer.close()
+        taken = [number for number, errors in self.reports.items() if errors[0] is None]
+        return [int(message.value()) for message in self.main.read("t", len(taken))]
+
+
+def test_a_record_that_the_main_cluster_never_takes_is_reported_and_the_others_go_on_in_order() -> None:
+    """The main cluster's client has room for seven records, and not for a large one."""
+    lost = Lost(to_main={"message.max.bytes": 2000, "queue.buffering.max.messages": 7})
+    lost.lose()
+    for n in range(100):
+        lost.send(n, "key", padding=5000 if n == 33 else 0)
+    lost.until_direct()
+    assert lost.delivered() == [n for n in range(100) if n != 33]
+    (error,) = lost.reports.pop(33)
+    assert error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+    assert lost.reports == {n: [None] for n in range(100) if n != 33}
+
+
+class Stumbles:
+    """At its third record."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
+        self._asked += 1
+        if self._asked == 3:
+            raise ZeroDivisionError
+        return 0
+
+
+def test_a_partitioner_that_fails_takes_no_other_record_with_it() -> None:
+    lost = Lost(partitioner=Stumbles())
+    lost.lose()
+    for n in range(10):
+        lost.send(n)
+    with pytest.raises(ZeroDivisionError):
+        assert lost.producer.flush(60) == 0
+    assert lost.delivered() == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_key_that_the_main_clusters_partitioner_refuses_is_refused_while_the_collector_is_well() -> None:
+    well = Lost(partitioner="node")
+    with pytest.raises(ConfigError, match="has a key"):
+        well.send(0, "key")
+    allowed = Lost(partitioner=build_partitioner("node", {"allow_keys": True}))
+    for one in (well, allowed):
+        one.send(1, "key" if one is allowed else None)
+        assert one.producer.flush(30) == 0
+        one.producer.close()
+        assert one.reports == {1: [None]}
+
+
+@pytest.mark.parametrize(
+    ("code", "main_cluster_is_asked"),
+    [
+        (KafkaError._MSG_TIMED_OUT, True),
+        (KafkaError._TRANSPORT, True),  # this and the next two: of a client with retries=0
+        (KafkaError.NOT_LEADER_FOR_PARTITION, True),
+        (KafkaError.NOT_ENOUGH_REPLICAS, True),
+        (KafkaError.MSG_SIZE_TOO_LARGE, False),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, False),
+    ],
+)
+def test_the_main_cluster_is_asked_where_another_try_might_help(code: int, main_cluster_is_asked: bool) -> None:
+    assert unacknowledged(KafkaError(code)) is main_cluster_is_asked
+
+
+@pytest.fixture
+def often() -> Iterator[None]:
+    """Threads take turns a hundred times as often as usual."""
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(usual_s / 100)
+    yield
+    sys.setswitchinterval(usual_s)
+
+
+@pytest.mark.usefixtures("often")
+def test_threads_that_share_a_producer_keep_each_ones_order_and_nothing_comes_twice() -> None:
+    """Each writes on while what the lost collector did not acknowledge is sent again."""
+    lost, threads = Lost(), 4
+    lost.lose()
+
+    def write(first: int) -> int:
+        """How many it wrote."""
+        after = 0
+        for written in count():
+            if after == 500:
+                return written
+            after += lost.producer.direct
+            lost.send(first + threads * written, "key")
+            lost.producer.poll(0 if after else 0.001)
+        raise AssertionError
+
+    with ThreadPoolExecutor(threads) as several:
+        written = [done.result(60) for done in [several.submit(write, first) for first in range(threads)]]
+    found = lost.delivered()
+    for first in range(threads):
+        sent = [first + threads * n for n in range(written[first])]
+        assert [n for n in found if n % threads == first] == sent
+        assert [lost.reports[n] for n in sent] == [[None]] * len(sent)
 
 
 def test_what_cannot_work_is_refused() -> None:

@@ -6,14 +6,14 @@ import re
 import typer
 
 
-def client_setting(text: str) -> tuple[str, str]:
+def client_setting(text: str, option: str = "--client") -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
-        raise typer.BadParameter(f"--client {key!r} must be KEY=VALUE, for example security.protocol=SASL_SSL")
+        raise typer.BadParameter(f"{option} {key!r} must be KEY=VALUE, for example security.protocol=SASL_SSL")
 
     def from_environment(reference: re.Match[str]) -> str:
         if reference[1] not in os.environ:
-            raise typer.BadParameter(f"--client {key}: the environment variable {reference[1]} is not set")
+            raise typer.BadParameter(f"{option} {key}: the environment variable {reference[1]} is not set")
         return os.environ[reference[1]]
 
     return key, re.sub(r"\$\{(\w+)\}", from_environment, value)

@@ -51,7 +51,8 @@ def collect(
         bool,
         typer.Option(
             "--create",
-            help="Create topics that the main cluster lacks, with as many partitions as at the collector.",
+            help="Create topics that the main cluster lacks, with as many partitions as at the collector, "
+            "the brokers' default replication, and no other settings of the topic.",
             rich_help_panel=_WHERE,
         ),
     ] = False,
@@ -85,13 +86,14 @@ def collect(
         ),
     ] = False,
     group: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Consumer group at the collector. Forwarders of one group share its partitions and take each other's "
-            "over.",
+            "over, so they must have the same main cluster.",
+            show_default="headgate-collect-CLUSTER, with the main cluster's id",
             rich_help_panel=_HOW,
         ),
-    ] = "headgate-collect",
+    ] = None,
     max_in_flight: Annotated[
         int,
         typer.Option(
@@ -146,23 +148,28 @@ def collect(
     limits = Limits(in_flight_records=max_in_flight, tell_every_s=report, drain_s=drain)
     chosen, placement = _placing(partitioner, spread_keys)
     wanted = Wanted(tuple(topic or ()), pattern)
-    reading = address(source, dict(client_setting(text) for text in from_client or ()), "--from-client")
-    writing = address(target, dict(client_setting(text) for text in to_client or ()), "--to-client")
+    reading = _address(source, from_client, "--from-client")
+    writing = _address(target, to_client, "--to-client")
     log_to(None, verbose, terminal=True, log_format=log_format)
     _serve_metrics(metrics_port)
     route = Route(reading, writing, wanted, create)
     route.open()  # what can never work is said before a group is joined
+    joined = group or "-".join(filter(None, ("headgate-collect", route.main_cluster_id())))
     forwarder = Forwarder(
-        consumer_settings(reading, group),
+        consumer_settings(reading, joined),
         open_producer(writing, chosen, max_in_flight),
         placement,
         route,
         limits,
         lambda progress: log.info("%s", progress.sentence, extra={"event": "progress", **asdict(progress)}),
     )
-    log.info("from %s to %s as a member of group %s; Ctrl-C ends it", source, target, group)
+    log.info("from %s to %s as a member of group %s; Ctrl-C ends it", source, target, joined)
     done = forwarder.run(_stop_on_signals())
     log.info("%s", done.farewell, extra={"event": "stopped", **asdict(done)})
+
+
+def _address(brokers: str, settings: list[str] | None, option: str) -> dict[str, Any]:
+    return address(brokers, dict(client_setting(text, option) for text in settings or ()), option)
 
 
 def _placing(partitioner: str, spread_keys: bool) -> tuple[Partitioner, Placement]:

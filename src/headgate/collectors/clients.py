@@ -70,6 +70,8 @@ def open_producer(
         "queue.buffering.max.kbytes": 2_000_000,  # the forwarder's own limits are far below
         "error_cb": _told("main cluster"),
     }
+    if "0" in (str(settings.get(name)) for name in ("acks", "request.required.acks")):
+        raise ConfigError("--to-client acks=0 cannot be used: without acknowledgements records would be lost unseen")
     if str(settings["enable.idempotence"]).lower() != "true":
         settings.setdefault("max.in.flight.requests.per.connection", 1)  # a retry must not be overtaken
     with accepted("--to-client"):

@@ -19,7 +19,7 @@ from headgate.collectors.offsets import Offsets
 from headgate.collectors.placement import Counts, Placement
 from headgate.collectors.progress import Account, Progress
 from headgate.collectors.topics import Route
-from headgate.errors import ForwardingError
+from headgate.errors import ConfigError, ForwardingError
 from headgate.producers.confluent import BalancedProducer
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,8 @@ class Forwarder:
             raise self._failure
         return self._account.in_all(time.monotonic(), unanswered)
 
-    def _follow(self, topics: dict[str, Counts]) -> None:
+    def _follow(self, seen: dict[str, Counts]) -> None:
+        topics = self._fitting(seen)
         self._placement.follow(topics)
         for topic in topics.keys() & self._topics.keys():
             if topics[topic] != self._topics[topic]:
@@ -98,6 +99,16 @@ class Forwarder:
             self._consumer.subscribe(sorted(topics), **callbacks)
             log.info("forwarding %s", ", ".join(sorted(topics)))
         self._topics = topics
+
+    def _fitting(self, seen: dict[str, Counts]) -> dict[str, Counts]:
+        """A topic that only matched the pattern is left out, and the others are forwarded nevertheless."""
+        asked = ((topic, self._placement.refusal(topic, counts)) for topic, counts in sorted(seen.items()))
+        refusals = {topic: why for topic, why in asked if why is not None}
+        if refusals and (self._route.by_name or seen.keys() == refusals.keys()):
+            raise ConfigError("; ".join(refusals.values()))
+        for why in refusals.values():
+            log.warning("not forwarded: %s", why)
+        return {topic: counts for topic, counts in seen.items() if topic not in refusals}
 
     def _turn(self) -> None:
         if self._has_room():
@@ -141,7 +152,7 @@ class Forwarder:
             self._met(message.error())
             return
         topic, partition, offset = message.topic(), message.partition(), message.offset()
-        watermark = self._offsets.held.get((topic, partition))
+        watermark = self._offsets.watermark(topic, partition, offset)
         if watermark is None:  # given back a moment ago: it is its next owner's
             return
         key, value = message.key(), message.value()
@@ -194,15 +205,16 @@ class Forwarder:
         return self._in_flight < self._limits.in_flight_records and self._in_flight_bytes < self._limits.in_flight_bytes
 
     def _pause(self, pause: bool) -> None:
-        if pause != self._paused:
-            (self._consumer.pause if pause else self._consumer.resume)(self._consumer.assignment())
-            self._paused = pause
+        if pause:  # always: partitions that were given to us meanwhile are not paused, and those we kept are
+            self._consumer.pause(self._consumer.assignment())
+        elif self._paused:
+            self._consumer.resume(self._consumer.assignment())
+        self._paused = pause
 
     # Partitions come and go
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._offsets.hold(consumer, partitions)
-        self._paused = False  # the new ones are not
         log.info("partitions given: %s", _listed(partitions))
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

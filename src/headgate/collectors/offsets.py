@@ -30,6 +30,14 @@ class Offsets:
         for at in committed:
             self.held[at.topic, at.partition] = Watermark(at.offset if at.offset >= 0 else None)
 
+    def watermark(self, topic: str, partition: int, offset: int) -> Watermark | None:
+        """Of the partition that a record with this offset was read from; None if it is not held any more."""
+        watermark = self.held.get((topic, partition))
+        if watermark is not None and watermark.is_past(offset):
+            log.warning("%s[%d] begins anew at offset %d: it was truncated, or made anew", topic, partition, offset)
+            watermark = self.held[topic, partition] = Watermark(offset)
+        return watermark
+
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         for at in partitions:
             self.held.pop((at.topic, at.partition), None)

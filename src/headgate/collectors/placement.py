@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from headgate.errors import ConfigError
 from headgate.producers.client_default import UNASSIGNED
 from headgate.producers.murmur2 import partition_of_key
 
@@ -29,8 +28,12 @@ class Counts:
 
 
 class Placement(Protocol):
+    def refusal(self, topic: str, counts: Counts) -> str | None:
+        """Why a topic with these partitions cannot be forwarded; None if it can."""
+        ...
+
     def follow(self, counts: Mapping[str, Counts]) -> None:
-        """As last seen, of all topics that are forwarded."""
+        """As last seen, of all topics that are forwarded; none was refused."""
         ...
 
     def partition(self, topic: str, partition: int, key: bytes | None) -> int:
@@ -44,6 +47,9 @@ class KeepKeys:
     def __init__(self) -> None:
         self._counts: Mapping[str, Counts] = {}
 
+    def refusal(self, topic: str, counts: Counts) -> str | None:
+        return None
+
     def follow(self, counts: Mapping[str, Counts]) -> None:
         self._counts = counts
 
@@ -51,19 +57,24 @@ class KeepKeys:
         if key is None:
             return UNASSIGNED
         counts = self._counts[topic]
-        return partition if counts.source == counts.target else partition_of_key(key, counts.target)
+        if counts.source == counts.target and partition < counts.target:  # else it was added since the last look
+            return partition
+        return partition_of_key(key, counts.target)
 
 
 class KeepPartitions:
     """Every record: the only way to keep the order of a whole partition."""
 
+    def refusal(self, topic: str, counts: Counts) -> str | None:
+        if counts.source == counts.target:
+            return None
+        return (
+            f"topic {topic} has {counts.source} partitions at the collector and {counts.target} at the main cluster, "
+            "so records cannot keep their partition: make them equal, or choose another partitioner"
+        )
+
     def follow(self, counts: Mapping[str, Counts]) -> None:
-        for topic, count in sorted(counts.items()):
-            if count.source != count.target:
-                raise ConfigError(
-                    f"topic {topic} has {count.source} partitions at the collector and {count.target} at the main "
-                    "cluster, so records cannot keep their partition: make them equal, or choose another partitioner"
-                )
+        pass
 
     def partition(self, topic: str, partition: int, key: bytes | None) -> int:
         return partition
@@ -71,6 +82,9 @@ class KeepPartitions:
 
 class SpreadKeys:
     """The partitioner places every record, for those who say that a key's order does not matter."""
+
+    def refusal(self, topic: str, counts: Counts) -> str | None:
+        return None
 
     def follow(self, counts: Mapping[str, Counts]) -> None:
         pass

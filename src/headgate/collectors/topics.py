@@ -60,6 +60,15 @@ class Route:
         self._addresses = str(source["bootstrap.servers"]), str(target["bootstrap.servers"])
         self._wanted, self._create = wanted, create
 
+    @property
+    def by_name(self) -> bool:
+        """Whether each topic was asked for, and did not just match a pattern."""
+        return self._wanted.pattern is None
+
+    def main_cluster_id(self) -> str | None:
+        """None if its brokers do not say."""
+        return self._answers()[1].cluster_id
+
     def open(self) -> dict[str, Counts]:
         """What is forwarded. Refuses what can never work; creates what is missing, if it may."""
         source, target = self._answers()

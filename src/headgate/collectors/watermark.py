@@ -19,10 +19,14 @@ class Watermark:
         """Acknowledged before an older one was."""
         self._after_last: int | None = None
 
+    def is_past(self, offset: int) -> bool:
+        """Whether this offset, or a later one, was sent."""
+        return self._after_last is not None and offset < self._after_last
+
     def sent(self, offset: int) -> int:
         """How many offsets before it hold no record: deleted by retention, compacted, or marks of transactions."""
-        if self._after_last is not None and offset < self._after_last:
-            raise ValueError(f"offset {offset} was sent after {self._after_last - 1}")
+        if self.is_past(offset):
+            raise ValueError(f"offset {offset} was sent after a later one, or twice")
         self._on_the_way.append(offset)
         skipped = 0 if self._expected is None else max(0, offset - self._expected)
         self._expected = self._after_last = offset + 1

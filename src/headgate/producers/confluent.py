@@ -176,7 +176,7 @@ class BalancedProducer(Producer):
         choice = self._choices.next_of.get(topic)
         if key is None and choice is not None:
             return choice(), True
-        chosen = self._choices.chosen(topic, _bytes(key), _bytes(value))
+        chosen = self._choices.chosen(topic, as_bytes(key), as_bytes(value))
         return (UNASSIGNED, False) if chosen is None else (chosen, True)
 
 
@@ -184,7 +184,7 @@ def _exhaust(calls: Iterator[None]) -> None:
     deque(calls, maxlen=0)
 
 
-def _bytes(data: str | bytes | None) -> bytes | None:
+def as_bytes(data: str | bytes | None) -> bytes | None:
     return data.encode() if isinstance(data, str) else data
 
 

@@ -30,13 +30,13 @@ class HostSqf:
         """Those of the same `name` share, by default those of the same cluster; `folder` is where the memory is."""
         if ahead < 1:
             raise ConfigError(f"sqf-host chooses at least 1 record ahead, not {ahead}")
-        self._ahead, self._name, self._folder, self._allow_keys = ahead, name, folder, allow_keys
+        self._ahead, self._name, self._folder, self.allow_keys = ahead, name, folder, allow_keys
         self._maps, self._offline = NodeMaps(start), DefaultRoundRobin(start)
         self._choices: WeakKeyDictionary[ClusterView, dict[str, Choice]] = WeakKeyDictionary()
         self._slots: tuple[ClusterView | None, dict[int, int]] = (None, {})
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
-        if key is not None and not self._allow_keys:
+        if key is not None and not self.allow_keys:
             raise refuse_key(topic)
         choices = self._choices.setdefault(cluster, {})
         if topic not in choices:

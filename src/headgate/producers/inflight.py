@@ -14,14 +14,14 @@ class SqfInflight:
     """`sqf-inflight`: the node with the fewest records on their way gets the next one."""
 
     def __init__(self, allow_keys: bool = False, start: Seed = random_start) -> None:
-        self._allow_keys = allow_keys
+        self.allow_keys = allow_keys
         self._maps = NodeMaps(start)
         self._offline = DefaultRoundRobin(start)
         self._sent: dict[tuple[str, str, int], deque[NodeState]] = {}
         """By cluster and partition, who got each record that is on its way; acknowledgements come in the same order."""
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
-        if key is not None and not self._allow_keys:
+        if key is not None and not self.allow_keys:
             raise refuse_key(topic)
         nodes = self._maps.of(cluster).nodes_of.get(topic)
         if not nodes:

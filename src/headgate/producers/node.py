@@ -13,13 +13,13 @@ class NodeRoundRobin:
     """Per topic, nodes differ by at most one record, and so do the partitions of a node."""
 
     def __init__(self, allow_keys: bool = False, start: Seed = random_start) -> None:
-        self._allow_keys, self._start = allow_keys, start
+        self.allow_keys, self._start = allow_keys, start
         self._maps = NodeMaps(start)
         self._counters: dict[str, dict[str, count[int]]] = {}
         self._offline = DefaultRoundRobin(start)
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
-        if key is not None and not self._allow_keys:
+        if key is not None and not self.allow_keys:
             raise refuse_key(topic)
         nodes = self._maps.of(cluster).nodes_of.get(topic)
         if not nodes:  # nobody leads it (B-35), or nobody knows it
@@ -52,7 +52,7 @@ class NodeThenKey(NodeRoundRobin):
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
         nodes = self._maps.of(cluster).nodes_of.get(topic)
-        if key is None or not self._allow_keys or not nodes:
+        if key is None or not self.allow_keys or not nodes:
             return super().partition(topic, key, value, cluster)
         node = nodes[(next(self._counter(topic, cluster)) & POSITIVE) % len(nodes)]
         led, _ = node.led[topic]

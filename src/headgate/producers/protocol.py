@@ -75,3 +75,10 @@ class Listening(Partitioner, Protocol):
     def acknowledged(self, topic: str, partition: int, latency_s: float | None, cluster: ClusterView) -> None:
         """The record was written; or given up, then there is no latency."""
         ...
+
+
+@runtime_checkable
+class KeyBlind(Partitioner, Protocol):
+    """A partitioner that does not look at keys, and refuses records with one unless it is allowed to (B-39)."""
+
+    allow_keys: bool

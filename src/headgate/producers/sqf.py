@@ -29,12 +29,12 @@ class ShortestQueueFirst:
         """`keep_usage`: a node that comes back keeps what it had instead of joining at the least used one's level."""
         if limit < 4:
             raise ConfigError(f"the limit of usage counters must be at least 4, not {limit}")
-        self._allow_keys, self._count_bytes, self._limit = allow_keys, count_bytes, limit
+        self.allow_keys, self._count_bytes, self._limit = allow_keys, count_bytes, limit
         self._maps = NodeMaps(start, keep_usage)
         self._offline = DefaultRoundRobin(start)
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
-        if key is not None and not self._allow_keys:
+        if key is not None and not self.allow_keys:
             raise refuse_key(topic)
         nodes = self._maps.of(cluster).nodes_of.get(topic)
         if not nodes:
