@@ -63,6 +63,12 @@ def job(spark: SparkSession, made: Pipeline) -> TableJob:
 JSON = {"format": "json", "schema": "n INT"}
 
 
+def files(count: int) -> dict[str, Any]:
+    """So many for the first 10 records of both partitions, once their size is known: 8 bytes of value each, and 6 of the
+    10 have 5 bytes of key."""
+    return {"target_file_bytes": 2 * (10 * 8 + 6 * 5) // count}
+
+
 def parts(start: int, end: int, partitions: tuple[int, ...] = (0, 1)) -> list[Range]:
     return [Range(TopicPartition("reading", n), start, end) for n in partitions]
 
@@ -79,7 +85,7 @@ def test_both_readers_give_the_same_records(
     ranges = parts(90, 104)
     by_connector = query.read(ranges).select(*COLUMNS).orderBy("partition", "offset").collect()
     counts = spark.sparkContext.accumulator(reading.Counts(), reading.Counting())
-    read = reading.reader({**reader_settings(made), **reading.SETTINGS}, counts, 0)
+    read = reading.reader({**reader_settings(made), **reading.SETTINGS}, counts)
     share = [(topic, r.partition.partition, r.start, r.end) for r in ranges]
     spark.sparkContext.setLocalProperty(reading.READ, json.dumps({"cycle": "only", "shares": [share]}))
     by_workers = spark.range(0, 1, 1, 1).mapInArrow(read, reading.SCHEMA).orderBy("partition", "offset").collect()
@@ -149,13 +155,13 @@ def test_a_query_may_change_the_number_of_tasks_and_read_twice(
     broker: EmbeddedKafka,
     topic: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     tasks: int,
     sql: str,
     times: int,
 ) -> None:
-    monkeypatch.setattr("headgate.consumer.job.file_count", lambda *_: tasks)
-    table = job(spark, pipeline(tmp_path, broker, **JSON, sql=sql, rows_per_record="any"))
+    made = pipeline(tmp_path, broker, **JSON, **files(tasks), sql=sql, rows_per_record="any")
+    table = job(spark, made)
+    table.run(parts(0, 10), "measures the size of records")
     result = table.run(parts(0, 10), "all")
     assert numbers(spark, result) == sorted([(p, n) for p in (0, 1) for n in range(10)] * times)
     assert result.stats.records == 20
@@ -180,12 +186,13 @@ def test_a_batch_of_which_nothing_can_be_left_is_counted_all_the_same(
 
 
 def test_large_batches_are_read_by_several_tasks(
-    spark: SparkSession, broker: EmbeddedKafka, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, broker: EmbeddedKafka, topic: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("headgate.consumer.job.file_count", lambda *_: 2)
-    result = job(spark, pipeline(tmp_path, broker, **JSON)).run(parts(0, 100), "all")
-    assert len(result.files) == 2
-    assert numbers(spark, result) == [(p, n) for p in (0, 1) for n in range(100)]
+    table = job(spark, pipeline(tmp_path, broker, **JSON, **files(20)))
+    table.run(parts(0, 10), "measures the size of records")
+    result = table.run(parts(0, 10), "all")
+    assert len(result.files) == 20  # one record each, some of them in the middle of a range
+    assert numbers(spark, result) == [(p, n) for p in (0, 1) for n in range(10)]
 
 
 @pytest.fixture

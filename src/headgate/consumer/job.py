@@ -111,14 +111,14 @@ class TableJob:
         records the transform fails on are found and rejected."""
         if self._standing is not None:
             try:
-                return self._write(ranges, (), stem)
+                return self._result(ranges, (), stem, *self._run_standing(self._standing, ranges, stem))
             except Py4JNetworkError:
                 raise
             except (PySparkException, Py4JError) as error:
                 log.warning("table %s: trying again with Spark's connector: %s", self._table.name, reason(error))
                 stem = f"{stem}-again"
         try:
-            return self._write(ranges, (), stem, by_connector=True)
+            return self._result(ranges, (), stem, *self._run_once(ranges, (), stem))
         except Py4JNetworkError:
             raise
         except (PySparkException, Py4JError) as error:
@@ -128,17 +128,15 @@ class TableJob:
         if not fine:
             self._most_records = max(1, sum(r.offsets for r in ranges) // 16)
             raise ConsumerError(f"table {self._table.name}: no record could be told good or bad; trying with fewer")
-        return self._write(fine, bad, f"{stem}-retried", by_connector=True)
+        stem = f"{stem}-retried"
+        return self._result(fine, bad, stem, *self._run_once(fine, bad, stem))
 
     # Writing
 
-    def _write(
-        self, ranges: tuple[Range, ...], bad: tuple[BadRecord, ...], stem: str, by_connector: bool = False
+    def _result(
+        self, ranges: tuple[Range, ...], bad: tuple[BadRecord, ...], stem: str, written: Written, seen: Seen
     ) -> JobResult:
-        if self._standing is not None and not by_connector:
-            written, seen = self._run_standing(self._standing, ranges, stem)
-        else:
-            written, seen = self._run_once(ranges, bad, stem)
+        """Every record accounted for: a row, rejected, filtered on purpose, or a gap in the log."""
         records, bad_count = seen.records, seen.bad + len(bad)
         try:
             filtered = self._filtered(records, written.rows, bad_count)

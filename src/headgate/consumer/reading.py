@@ -82,15 +82,14 @@ class Counting(AccumulatorParam[Counts]):
 
 
 def reader(
-    settings: Mapping[str, str], counts: Accumulator[Counts], plan: int
+    settings: Mapping[str, str], counts: Accumulator[Counts]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow` on rows that hold the number of a share. Two plans must not look alike to Spark, which would
-    take the one's cached rows for the other's: hence their number."""
+    """For `mapInArrow` on numbers in a row; each stands for the share whose turn it is when shares take turns."""
 
     def read(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in rows:
-            for share in batch.column(0).to_pylist():
-                yield from read_share(settings, counts, share, plan)
+            for number in batch.column(0).to_pylist():
+                yield from read_share(settings, counts, number)
 
     return read
 
@@ -99,11 +98,10 @@ def task_folder() -> str:
     return _property(FOLDER)
 
 
-def read_share(
-    settings: Mapping[str, str], counts: Accumulator[Counts], number: int, plan: int
-) -> Iterator[pa.RecordBatch]:
+def read_share(settings: Mapping[str, str], counts: Accumulator[Counts], number: int) -> Iterator[pa.RecordBatch]:
     task = json.loads(_property(READ))
-    share = task["shares"][number]
+    place = number % len(task["shares"])
+    share = task["shares"][place]
     seen: Seen = {}
     client = _client(settings)
     if share:
@@ -113,7 +111,7 @@ def read_share(
             _forget(settings)
             raise
         client.consumer.unassign()
-    counts.add({task["cycle"]: {number: seen}})
+    counts.add({task["cycle"]: {place: seen}})
 
 
 def _property(name: str) -> str:

@@ -103,8 +103,10 @@ class StandingQuery:
         return rows
 
     def _rows(self, tasks: int, filesystem: pafs.FileSystem) -> DataFrame:
-        read = reader(self._settings, self._counts, next(self._numbers))
-        source = self._query.spark.range(0, tasks, 1, tasks).mapInArrow(read, SCHEMA)
+        # Numbers of its own, or Spark would take what a user's transform cached of one plan for the result of another.
+        first = tasks * next(self._numbers)
+        numbers = self._query.spark.range(first, first + tasks, 1, tasks)
+        source = numbers.mapInArrow(reader(self._settings, self._counts), SCHEMA)
         decoded = self._query.decode(source).observe(_OBSERVED, F.expr(f"count({REASON}) AS bad"))
         good, by = self._shaped(self._query.good(decoded))
 
