@@ -97,6 +97,7 @@ def start_session(
         "spark.driver.extraJavaOptions": " ".join(
             (
                 "-XX:+UseSerialGC",
+                "-Xms128m",  # or the JVM begins with a 64th of the machine's memory and keeps it
                 f"-Dlog4j2.configurationFile={log4j.as_uri()}",
                 f'"-Duser.dir={logs}"',  # Spark leaves a folder where it runs, which would be the user's
             )
