@@ -46,6 +46,18 @@ class Dependency:
     module: str
     revision: str
     transitive: bool = True
+    classifiers: tuple[str, ...] = ()
+    """Of its jars, if it is not the usual one: `tests` and the like; empty for the usual one beside others."""
+
+    def ivy_xml(self) -> str:
+        # Of a Maven module, Ivy calls its own jar "master", and that with its run-time dependencies "default".
+        named = f'<dependency org="{self.organisation}" name="{self.module}" rev="{self.revision}" '
+        named += 'conf="default->default"' if self.transitive else 'conf="default->master" transitive="false"'
+        jars = "".join(
+            f'<artifact name="{self.module}" type="jar"' + (f' m:classifier="{which}"/>' if which else "/>")
+            for which in self.classifiers
+        )
+        return f"    {named}>{jars}</dependency>" if jars else f"    {named}/>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +70,14 @@ class JarSet:
     """(organisation, module); the module may be `*`."""
 
     def ivy_xml(self) -> str:
-        # Of a Maven module, Ivy calls its own jar "master", and that with its run-time dependencies "default".
-        lines = [
-            f'    <dependency org="{d.organisation}" name="{d.module}" rev="{d.revision}" '
-            + ('conf="default->default"/>' if d.transitive else 'conf="default->master" transitive="false"/>')
-            for d in self.dependencies
-        ]
+        lines = [d.ivy_xml() for d in self.dependencies]
         lines += [f'    <exclude org="{organisation}" module="{module}"/>' for organisation, module in self.excludes]
+        classifies = ""
+        if any(d.classifiers for d in self.dependencies):
+            classifies = ' xmlns:m="http://ant.apache.org/ivy/maven"'
         return "\n".join(
             [
-                '<ivy-module version="2.0">',
+                f'<ivy-module version="2.0"{classifies}>',
                 f'  <info organisation="headgate" module="{self.name}"/>',
                 '  <configurations><conf name="default"/></configurations>',
                 "  <dependencies>",

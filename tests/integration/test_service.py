@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -43,7 +43,7 @@ from headgate.simulation.workload import Steady, Step
 DEADLINE_S = 120.0
 
 
-def write_pipeline(folder: Path, bootstrap: str, name: str, more: str = "") -> Pipeline:
+def write_pipeline(folder: Path, bootstrap: str, name: str, more: str = "", consumer: str = "") -> Pipeline:
     file = folder / "pipeline.yaml"
     file.write_text(
         f"""
@@ -53,7 +53,7 @@ kafka: {{brokers: "{bootstrap}"}}
 topics_pattern: "{name}-.*"
 tables:
   - {{name: lake.records, format: json, schema: "{FIELDS_DDL}"}}
-consumer: {{rate_cap_bytes_per_s: 150 kB/s, wait_s: 500 ms, heartbeat_s: 500 ms}}
+consumer: {{rate_cap_bytes_per_s: 150 kB/s, wait_s: 500 ms, heartbeat_s: 500 ms{consumer}}}
 policy: {{consumer_capacity_bytes_per_s: 100 kB/s, packing_capacity_bytes_per_s: 80 kB/s, max_sentinel_s: 3 s}}
 monitor: {{window_s: 4 s, min_span_s: 1 s, poll_s: 500 ms}}
 controller: {{discover_s: 1 s}}
@@ -287,6 +287,78 @@ def test_with_a_warm_spare_growing_does_not_wait_for_a_start(
     assert grown.created == ()
     verdict = verify_table(spark, open_catalog(pipeline.lake), pipeline.tables[0])
     assert (verdict.problems, verdict.rows) == ((), reports[0].records)
+
+
+def test_a_consumer_that_gets_a_noisy_neighbour_is_noticed_and_relieved(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
+) -> None:
+    fleet = "fleet: {kind: processes, max_consumers: 3}"
+    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique, fleet, ", batch_bytes: 25 kB")
+    topic = f"{unique}-a"
+    partitions = tuple(TopicPartition(topic, n) for n in range(2))
+    prepare_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), {topic: 2}, 1)
+    load = LoadGenerator(broker.bootstrap, {}, {topic: 2}, Steady.spread(partitions, 120e3), FixedSize(400))
+    stop, reports = threading.Event(), list[LoadReport]()
+    writer = threading.Thread(target=lambda: reports.append(load.run(duration_s=600, stop=stop)), daemon=True)
+    with running(pipeline, spark):
+        reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.slo)
+        writer.start()
+        status = wait_for(reader, lambda s: owners(s) == 2, "a partition of 60 kB/s for each of two consumers")
+        victim = max(c.consumer_id for c in status.consumers)
+        with a_noisy_neighbour_of(victim, pipeline):
+            wait_for(
+                reader,
+                lambda s: any(
+                    alert.startswith(f"consumer {victim} does") for d in reader.decisions for alert in d.alerts
+                ),
+                "the slow consumer is noticed",
+            )
+            status = wait_for(
+                reader,
+                lambda s: s.lag_records < 400 and victim not in {p.owner for p in s.partitions},
+                "others have its partition, and are abreast of the load",
+            )
+        assert owners(status) == 2
+        stop.set()
+        writer.join(30)
+        wait_for(reader, lambda s: s.lag_records == 0, "everything lands")
+        reader.close()
+    verdict = verify_table(spark, open_catalog(pipeline.lake), pipeline.tables[0])
+    assert (verdict.problems, verdict.rows) == ((), reports[0].records)
+
+
+@contextmanager
+def a_noisy_neighbour_of(consumer_id: int, pipeline: Pipeline) -> Iterator[None]:
+    """Its processes get a tenth of the time: they are stopped and let go on, several times a second."""
+    (head,) = (p for p in psutil.process_iter() if is_consumer(p, consumer_id, pipeline))
+    done = threading.Event()
+
+    def pulse() -> None:
+        while not done.is_set():
+            for number, pause_s in ((signal.SIGSTOP, 0.27), (signal.SIGCONT, 0.03)):
+                with suppress(psutil.NoSuchProcess):  # it may be replaced
+                    for process in (*head.children(recursive=True), head):
+                        process.send_signal(number)
+                time.sleep(pause_s)
+
+    thread = threading.Thread(target=pulse, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def is_consumer(process: psutil.Process, consumer_id: int, pipeline: Pipeline) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        line = process.cmdline()
+        return (
+            "consumer" in line
+            and line[-2:] == ["--id", str(consumer_id)]
+            and str(pipeline.home.parent) in " ".join(line)
+        )
+    return False
 
 
 def applied(reader: StatusReader) -> list[DecisionRecord]:

@@ -1,4 +1,4 @@
-"""The lake with its catalog in a real PostgreSQL server."""
+"""The lake with its catalog in a real PostgreSQL server, and in an Iceberg REST catalog."""
 
 import threading
 from collections.abc import Iterator
@@ -20,20 +20,35 @@ from headgate.lake.tables import open_catalog, table_location
 from headgate.lake.verify import verify_table
 from headgate.model import Range, TopicPartition
 from tests.announcements import announce, write_file
-from tests.integration import postgres
-
-pytestmark = pytest.mark.skipif(
-    postgres.binaries() is None, reason="no PostgreSQL server here (Debian: apt-get install postgresql)"
-)
+from tests.integration import postgres, rest_catalog
 
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[postgres.Server]:
+    if postgres.binaries() is None:
+        pytest.skip("no PostgreSQL server here (Debian: apt-get install postgresql)")
     with postgres.server() as running:
         yield running
 
 
-def pipeline_with(folder: Path, uri: str) -> Pipeline:
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[str]:
+    with rest_catalog.server(tmp_path) as address:
+        yield address
+
+
+@pytest.fixture(params=["postgresql", "rest"])
+def catalog(request: pytest.FixtureRequest) -> dict[str, str]:
+    if request.param == "rest":
+        return {"type": "rest", "uri": request.getfixturevalue("rest")}
+    return sql(request.getfixturevalue("database").uri())
+
+
+def sql(uri: str) -> dict[str, str]:
+    return {"type": "sql", "uri": uri}
+
+
+def pipeline_with(folder: Path, catalog: dict[str, str]) -> Pipeline:
     file = folder / "pipeline.yaml"
     content = {
         "name": "p",
@@ -41,16 +56,16 @@ def pipeline_with(folder: Path, uri: str) -> Pipeline:
         "kafka": {"brokers": "127.0.0.1:1"},
         "topics": ["t"],
         "tables": [{"name": "lake.t"}],
-        "lake": {"catalog": {"type": "sql", "uri": uri}},
+        "lake": {"catalog": catalog},
     }
     file.write_text(yaml.safe_dump(content))
     return load_pipeline(file)
 
 
 def test_committers_in_competition_create_commit_and_compact_and_every_record_is_there_once(
-    tmp_path: Path, database: postgres.Server, spark: SparkSession
+    tmp_path: Path, catalog: dict[str, str], spark: SparkSession
 ) -> None:
-    pipeline = pipeline_with(tmp_path, database.uri())
+    pipeline = pipeline_with(tmp_path, catalog)
     origins = {TopicPartition("t", n): 0 for n in range(2)}
     conflicts, failures = list[int](), list[BaseException]()
     open_catalog(pipeline.lake)  # the first to open an empty database makes its tables
@@ -78,17 +93,17 @@ def test_committers_in_competition_create_commit_and_compact_and_every_record_is
     assert failures == []
     assert len(conflicts) == 10
 
-    catalog = open_catalog(pipeline.lake)
-    assert read_ledger(catalog.load_table("lake.t")).next == {TopicPartition("t", n): 50 for n in range(2)}
+    opened = open_catalog(pipeline.lake)
+    assert read_ledger(opened.load_table("lake.t")).next == {TopicPartition("t", n): 50 for n in range(2)}
     again = announce(("t", 0, 0, 10), files=())  # what the lake holds already is refused here as anywhere
-    assert TableCommitter(catalog, pipeline.lake, pipeline.tables[0]).commit([again], origins).refused
-    assert compact(catalog, "lake.t", pipeline.lake).files == 10
-    verdict = verify_table(spark, catalog, pipeline.tables[0])
+    assert TableCommitter(opened, pipeline.lake, pipeline.tables[0]).commit([again], origins).refused
+    assert compact(opened, "lake.t", pipeline.lake).files == 10
+    verdict = verify_table(spark, opened, pipeline.tables[0])
     assert (verdict.problems, verdict.rows) == ((), 100)
 
 
 def test_no_command_prints_the_password(tmp_path: Path, database: postgres.Server) -> None:
-    pipeline = pipeline_with(tmp_path, database.uri())
+    pipeline = pipeline_with(tmp_path, sql(database.uri()))
     file = str(tmp_path / "pipeline.yaml")
     assert database.password not in str(pipeline.describe())
     for command in (
@@ -100,7 +115,7 @@ def test_no_command_prints_the_password(tmp_path: Path, database: postgres.Serve
         said = CliRunner().invoke(app, command)
         assert database.password not in said.output + str(said.exception)
 
-    wrong = pipeline_with(tmp_path, database.uri("not-the-password"))
+    wrong = pipeline_with(tmp_path, sql(database.uri("not-the-password")))
     with pytest.raises(LakeError, match="password authentication failed") as refused:
         open_catalog(wrong.lake)
     assert "not-the-password" not in str(refused.value)
@@ -110,7 +125,15 @@ def test_no_command_prints_the_password(tmp_path: Path, database: postgres.Serve
 
 
 def test_a_server_that_is_away_is_said_in_one_line(tmp_path: Path) -> None:
-    away = pipeline_with(tmp_path, "postgresql+psycopg2://me:hushhush@127.0.0.1:1/lake")
+    away = pipeline_with(tmp_path, sql("postgresql+psycopg2://me:hushhush@127.0.0.1:1/lake"))
     with pytest.raises(LakeError, match=r"cannot open the catalog: .*127\.0\.0\.1.*check lake.catalog") as refused:
         open_catalog(away.lake)
     assert "hushhush" not in str(refused.value)
+
+
+def test_a_rest_catalog_that_is_away_is_said_in_one_line_and_shows_no_token(tmp_path: Path) -> None:
+    away = pipeline_with(tmp_path, {"type": "rest", "uri": "http://127.0.0.1:1", "token": "hushhush"})
+    with pytest.raises(LakeError, match=r"cannot open the catalog: .*127\.0\.0\.1.*check lake.catalog") as refused:
+        open_catalog(away.lake)
+    assert "hushhush" not in str(refused.value) + str(away.describe())
+    assert "\n" not in str(refused.value)
