@@ -13,7 +13,7 @@ from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.load import LoadGenerator, NoWaiting
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
 from headgate.model import Range, TopicPartition
-from headgate.simulation.workload import Steady
+from headgate.simulation.workload_shapes import Steady
 
 PARTITIONS = 8
 RECORDS_A_TURN = 250

@@ -31,7 +31,7 @@ from headgate.kafka.load_records import FixedSize
 from headgate.lake.tables import open_catalog
 from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
-from headgate.simulation.workload import Steady
+from headgate.simulation.workload_shapes import Steady
 
 PASSWORD = "the-shop-s-secret"
 DEADLINE_S = 120.0

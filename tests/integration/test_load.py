@@ -28,7 +28,10 @@ from headgate.kafka.load import LoadGenerator, LoadProgress, LoadReport, NoWaiti
 from headgate.kafka.load_records import AVRO_SCHEMA, FixedSize, UniformSize
 from headgate.kafka.load_topics import prepare_topics
 from headgate.model import TopicPartition
-from headgate.simulation.workload import Cosine, RandomWalk, Skew, Spike, Steady, Step, Sum, Workload, volumes
+from headgate.simulation.workload import Workload, volumes
+from headgate.simulation.workload_combined import Skew, Sum
+from headgate.simulation.workload_random import RandomWalk
+from headgate.simulation.workload_shapes import Cosine, Spike, Steady, Step
 
 
 class Broker(Protocol):

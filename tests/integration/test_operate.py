@@ -21,7 +21,7 @@ from headgate.kafka.load_topics import prepare_topics
 from headgate.kafka.offsets import GroupMirror
 from headgate.model import TopicPartition
 from headgate.model.messages import DecisionRecord
-from headgate.simulation.workload import Steady
+from headgate.simulation.workload_shapes import Steady
 from tests.integration.test_service import running, wait_for, write_pipeline
 
 

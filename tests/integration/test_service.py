@@ -38,7 +38,7 @@ from headgate.lake.tables import load_table, open_catalog
 from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
 from headgate.model.messages import DecisionRecord
-from headgate.simulation.workload import Steady, Step
+from headgate.simulation.workload_shapes import Steady, Step
 
 DEADLINE_S = 120.0
 

@@ -29,7 +29,7 @@ from headgate.kafka.load import LoadGenerator, LoadReport
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
 from headgate.kafka.load_topics import prepare_topics
 from headgate.model import TopicPartition
-from headgate.simulation.workload import Step
+from headgate.simulation.workload_shapes import Step
 
 DEADLINE_S = 120.0
 

@@ -14,27 +14,11 @@ from headgate.errors import ConfigError
 from headgate.kafka.load import Carry, NoWaiting, split_count
 from headgate.kafka.load_records import AVRO_SCHEMA, FORMATS, FixedSize, UniformSize
 from headgate.model import TopicPartition
-from headgate.simulation.workload import (
-    SHAPES,
-    Cosine,
-    Phases,
-    Ramp,
-    RandomWaits,
-    RandomWalk,
-    Scaled,
-    ShapeParameters,
-    Shift,
-    Skew,
-    Spike,
-    Steady,
-    Step,
-    Sum,
-    Workload,
-    rise_shift_fall,
-    time_until,
-    volumes,
-    workload_of_shape,
-)
+from headgate.simulation.workload import Workload, time_until, volumes
+from headgate.simulation.workload_combined import Phases, Scaled, Shift, Skew, Sum, rise_shift_fall
+from headgate.simulation.workload_named import Shape, ShapeParameters, workload_of_shape
+from headgate.simulation.workload_random import RandomWaits, RandomWalk
+from headgate.simulation.workload_shapes import Cosine, Ramp, Spike, Steady, Step
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
 ABC = (A, B, C)
@@ -269,23 +253,23 @@ def test_a_total_that_never_comes_is_refused() -> None:
 # ------------------------------------------------------------------------------------------------- by name, checks
 
 
-@pytest.mark.parametrize("shape", sorted(set(SHAPES) - {"step", "waits", "ramp"}))
-def test_a_shape_by_name_has_the_total_it_was_given_as_its_mean(shape: str) -> None:
+@pytest.mark.parametrize("shape", sorted(set(Shape) - {Shape.step, Shape.waits, Shape.ramp}))
+def test_a_shape_by_name_has_the_total_it_was_given_as_its_mean(shape: Shape) -> None:
     many = tuple(TopicPartition("t", number) for number in range(40))
     given = ShapeParameters(total_bytes_per_s=1000, period_s=20, peak_bytes_per_s=1000, walk_delta_percent=50)
     mean = sum(volumes(workload_of_shape(shape, many, given), 0, 200).values()) / 200
-    assert mean == pytest.approx(1000, rel=0.05 if shape == "walk" else 1e-9)
+    assert mean == pytest.approx(1000, rel=0.05 if shape is Shape.walk else 1e-9)
 
 
 def test_a_shape_by_name_can_be_skewed() -> None:
     given = ShapeParameters(total_bytes_per_s=100, levels=((0, 80), (5, 160)), weights=(5, 2, 1))
-    step = workload_of_shape("step", ABC, given)
+    step = workload_of_shape(Shape.step, ABC, given)
     assert step.rates(0) == pytest.approx({A: 50, B: 20, C: 10})
     assert step.rates(6) == pytest.approx({A: 100, B: 40, C: 20})
 
 
 def test_spikes_by_name_rise_to_five_times_the_base() -> None:
-    spike = workload_of_shape("spike", (A, B), ShapeParameters(total_bytes_per_s=10))
+    spike = workload_of_shape(Shape.spike, (A, B), ShapeParameters(total_bytes_per_s=10))
     assert (spike.rates(0)[A], spike.rates(10)[A], spike.rates(20)[A]) == (5, 25, 5)
 
 
@@ -310,8 +294,7 @@ def test_spikes_by_name_rise_to_five_times_the_base() -> None:
         (lambda: Shift(Steady({A: 1}), frozenset({A}), frozenset({B}), 1.5, 0, 1), "between 0 and 1"),
         (lambda: Scaled(Steady({A: 1}), -1), "factor"),
         (lambda: Phases(()), "at least one phase"),
-        (lambda: workload_of_shape("zigzag", ABC, ShapeParameters()), "choose one of steady"),
-        (lambda: workload_of_shape("steady", ABC, ShapeParameters(weights=(1, 2))), "2 weights for 3 partitions"),
+        (lambda: workload_of_shape(Shape.steady, ABC, ShapeParameters(weights=(1, 2))), "2 weights for 3 partitions"),
         (lambda: UniformSize(9, 8), "smaller one first"),
     ],
 )

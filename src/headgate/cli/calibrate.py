@@ -25,7 +25,7 @@ from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.load import LoadGenerator, NoWaiting
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
 from headgate.model import TopicPartition
-from headgate.simulation.workload import Steady
+from headgate.simulation.workload_shapes import Steady
 
 if TYPE_CHECKING:
     from headgate.controller.calibration import Calibration, Measure, Measured

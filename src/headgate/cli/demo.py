@@ -31,7 +31,8 @@ from headgate.kafka.load_records import FIELDS_DDL, FixedSize
 from headgate.kafka.load_topics import prepare_topics
 from headgate.lake.latency import merge_quantiles
 from headgate.model import TopicPartition
-from headgate.simulation.workload import Workload, rise_shift_fall
+from headgate.simulation.workload import Workload
+from headgate.simulation.workload_combined import rise_shift_fall
 
 if TYPE_CHECKING:
     from headgate.config.pipeline import Pipeline

@@ -28,7 +28,7 @@ from headgate.config.units import BYTES, BYTES_PER_S, SECONDS, Unit
 from headgate.kafka.load import LoadGenerator, LoadProgress, LoadReport, NoWaiting, RealTime
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize, RecordSize, UniformSize
 from headgate.kafka.load_topics import BROKER_DEFAULT, prepare_topics
-from headgate.simulation.workload import ShapeParameters, workload_of_shape
+from headgate.simulation.workload_named import Shape, ShapeParameters, workload_of_shape
 
 log = logging.getLogger(__name__)
 
@@ -36,17 +36,6 @@ _WHERE, _HOW_MUCH, _SHAPE, _RECORDS, _OUTPUT = "Where to", "How much", "Shape of
 _CONNECT_DEADLINE_S = 10.0
 _INTERRUPTED = 130
 _PARTITIONS_SHOWN = 64
-
-
-class Shape(StrEnum):
-    steady = "steady"
-    step = "step"
-    ramp = "ramp"
-    cosine = "cosine"
-    spike = "spike"
-    walk = "walk"
-    waits = "waits"
-    skew = "skew"
 
 
 class Format(StrEnum):
@@ -363,7 +352,7 @@ def load(
             brokers,
             settings,
             topics,
-            workload_of_shape(shape.value, partitions, parameters),
+            workload_of_shape(shape, partitions, parameters),
             size,
             record_format=record_format.value,
             bad_share=bad_share,

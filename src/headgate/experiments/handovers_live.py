@@ -24,7 +24,9 @@ from headgate.kafka.load_records import FixedSize
 from headgate.kafka.load_topics import prepare_topics
 from headgate.model import TopicPartition
 from headgate.model.messages import CycleRecord, DecisionRecord, Measurement
-from headgate.simulation.workload import Phases, RandomWalk, Step
+from headgate.simulation.workload_combined import Phases
+from headgate.simulation.workload_random import RandomWalk
+from headgate.simulation.workload_shapes import Step
 
 _TOPIC = "events"
 _RECORD_BYTES = 500
