@@ -64,8 +64,8 @@ JSON = {"format": "json", "schema": "n INT"}
 
 
 def files(count: int) -> dict[str, Any]:
-    """So many for the first 10 records of both partitions, once their size is known: 8 bytes of value each, and 6 of the
-    10 have 5 bytes of key."""
+    """So many for the first 10 records of both partitions, once their size is known: 8 bytes of value each, and 5 bytes
+    of key in 6 of the 10."""
     return {"target_file_bytes": 2 * (10 * 8 + 6 * 5) // count}
 
 
