@@ -23,8 +23,9 @@ from headgate.errors import KafkaUnavailable
 from headgate.fleet.processes import Identity, ProcessFleet
 from headgate.kafka.channel import Topics, ensure_topics
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import LoadGenerator, LoadReport
+from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_records import FixedSize, RecordFormat
+from headgate.kafka.load_report import LoadReport
 from headgate.kafka.load_topics import prepare_topics
 from headgate.kafka.offsets import end_offsets
 from headgate.model import TopicPartition

@@ -26,7 +26,8 @@ from headgate.controller.service import Service
 from headgate.controller.status import StatusReader
 from headgate.kafka.broker_process import Node, java_command, server_properties
 from headgate.kafka.channel import Topics
-from headgate.kafka.load import LoadGenerator, NoWaiting
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FixedSize
 from headgate.lake.tables import open_catalog
 from headgate.lake.verify import verify_table

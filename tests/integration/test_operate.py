@@ -15,7 +15,8 @@ from headgate.config.clients import librdkafka_settings
 from headgate.controller.status import StatusReader
 from headgate.kafka.channel import Outbox, Topics, ensure_topics
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import LoadGenerator, NoWaiting
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FixedSize
 from headgate.kafka.load_topics import prepare_topics
 from headgate.kafka.offsets import GroupMirror

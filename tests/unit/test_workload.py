@@ -1,21 +1,14 @@
-"""Shapes of load against integrals and rates worked out by hand, and how they become whole records of exact sizes."""
+"""Shapes of load against integrals and rates worked out by hand."""
 
-import json
-import random
 from collections.abc import Callable
-from io import BytesIO
 from itertools import pairwise
 from math import pi, sqrt
 
-import fastavro
 import pytest
 
-from headgate.errors import ConfigError
-from headgate.kafka.load import Carry, NoWaiting, split_count
-from headgate.kafka.load_records import AVRO_SCHEMA, FORMATS, FixedSize, UniformSize
 from headgate.model import TopicPartition
 from headgate.simulation.workload import Workload, time_until, volumes
-from headgate.simulation.workload_combined import Phases, Scaled, Shift, Skew, Sum, rise_shift_fall
+from headgate.simulation.workload_combined import Phases, Shift, Skew, Sum, rise_shift_fall
 from headgate.simulation.workload_named import Shape, ShapeParameters, workload_of_shape
 from headgate.simulation.workload_random import RandomWaits, RandomWalk
 from headgate.simulation.workload_shapes import Cosine, Ramp, Spike, Steady, Step
@@ -168,15 +161,6 @@ def test_every_random_wait_completes_exactly_one_record() -> None:
     assert 400 / len(arrivals) == pytest.approx(1.005, abs=5 * 0.57 / sqrt(len(arrivals)))
 
 
-def test_random_waits_become_one_record_each() -> None:
-    waits = RandomWaits(A, record_bytes=123, shortest_s=0.01, longest_s=2, seed=4)
-    carry = Carry(FixedSize(123), random.Random(0))
-    sent = 0
-    for number in range(20_000):
-        sent += len(carry.complete(volumes(waits, number * 0.02, (number + 1) * 0.02).get(A, 0.0)))
-    assert sent == len(list(waits.edges(0, 400)))
-
-
 # -------------------------------------------------------------------------------------------------- combinators
 
 
@@ -208,8 +192,8 @@ def test_a_shift_may_be_instant_and_may_bring_new_partitions() -> None:
     assert shift.rates(5) == {A: 0, B: 50, C: 50}
 
 
-def test_workloads_scale_and_add_up() -> None:
-    both = Sum((Scaled(Steady({A: 10, B: 4}), 2), Step((B,), ((5, 1),))))
+def test_workloads_add_up_where_they_share_a_partition() -> None:
+    both = Sum((Steady({A: 20, B: 8}), Step((B,), ((5, 1),))))
     assert both.rates(0) == {A: 20, B: 8}
     assert volumes(both, 0, 10) == pytest.approx({A: 200, B: 80 + 5})
 
@@ -292,98 +276,10 @@ def test_spikes_by_name_rise_to_five_times_the_base() -> None:
         (lambda: Skew(Steady({A: 1}), {A: 0}), "all be zero"),
         (lambda: Shift(Steady({A: 1}), frozenset({A}), frozenset({A}), 1, 0, 1), "both a source and a target"),
         (lambda: Shift(Steady({A: 1}), frozenset({A}), frozenset({B}), 1.5, 0, 1), "between 0 and 1"),
-        (lambda: Scaled(Steady({A: 1}), -1), "factor"),
         (lambda: Phases(()), "at least one phase"),
         (lambda: workload_of_shape(Shape.steady, ABC, ShapeParameters(weights=(1, 2))), "2 weights for 3 partitions"),
-        (lambda: UniformSize(9, 8), "smaller one first"),
     ],
 )
 def test_impossible_parameters_are_refused_with_a_reason(wrong: Callable[[], object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         wrong()
-
-
-# ----------------------------------------------------------------------------------------- from bytes to records
-
-
-def test_what_is_left_of_a_record_waits_for_the_next_slice() -> None:
-    carry = Carry(FixedSize(100), random.Random(0))
-    assert [carry.complete(due) for due in (250, 249, 0, 1)] == [[100, 100], [100, 100], [], [100]]
-
-
-def test_many_small_slices_lose_no_record_to_rounding() -> None:
-    # Ten times 0.1 is 0.9999999999999999 in floats.
-    carry = Carry(FixedSize(1), random.Random(0))
-    assert sum(len(carry.complete(0.1)) for _ in range(10)) == 1
-    assert sum(len(carry.complete(0.1)) for _ in range(1_000_000)) == 100_000
-
-
-def test_records_of_drawn_sizes_never_add_up_to_more_than_is_due() -> None:
-    carry = Carry(UniformSize(50, 150), random.Random(1))
-    sizes: list[int] = []
-    for number in range(1, 5000):
-        sizes += carry.complete(333)
-        assert 0 <= number * 333 - sum(sizes) < 150
-    assert set(sizes) == set(range(50, 151))
-
-
-def test_a_count_is_split_exactly_and_in_proportion() -> None:
-    assert split_count(10, {A: 1, B: 1, C: 1}) == {A: 4, B: 3, C: 3}
-    assert split_count(10, {A: 7.5, B: 0, C: 2.5}) == {A: 8, B: 0, C: 2}
-    assert split_count(1, {A: 1, B: 2, C: 1}) == {A: 0, B: 1, C: 0}
-
-
-def test_without_waiting_a_load_needs_an_end() -> None:
-    with pytest.raises(ValueError, match="a duration or a count"):
-        NoWaiting().slice_s(Steady({A: 1}), float("inf"))
-
-
-@pytest.mark.parametrize("record_format", sorted(FORMATS))
-def test_key_and_value_have_exactly_the_bytes_asked_for(record_format: str) -> None:
-    maker = FORMATS[record_format](A, 20_000, random.Random(0))
-    maker.moment(1_750_000_000_123)
-    sizes = (*range(maker.smallest_bytes, 400), *range(8_100, 8_400), 20_000)
-    for record_id in (0, 9, 63, 64, 999, 1000, 8191, 8192, 999_999_999):
-        for size in sizes:
-            key, value = maker.make(record_id, size)
-            assert len(key) + len(value) == size
-            assert int(key) == record_id % 1000
-
-
-def test_a_json_record_holds_its_fields() -> None:
-    maker = FORMATS["json"](TopicPartition('odd"name', 7), 500, random.Random(0))
-    maker.moment(1_750_000_000_123)
-    record = json.loads(maker.make(42, 500)[1])
-    assert record["id"] == 42
-    assert (record["topic"], record["partition"]) == ('odd"name', 7)
-    assert record["at"] == "2025-06-15T15:06:40.123Z"
-    assert 0 <= record["amount"] <= 1000
-    assert set(record) == {"id", "topic", "partition", "at", "amount", "padding"}
-
-
-def test_an_avro_record_holds_the_same_fields() -> None:
-    maker = FORMATS["avro"](B, 500, random.Random(0))
-    maker.moment(1_750_000_000_123)
-    encoded = BytesIO(maker.make(42, 500)[1])
-    record = fastavro.schemaless_reader(encoded, AVRO_SCHEMA, None)
-    assert encoded.read() == b""
-    assert isinstance(record, dict)
-    assert (record["id"], record["topic"], record["partition"]) == (42, "orders", 1)
-    assert record["at"].isoformat() == "2025-06-15T15:06:40.123000+00:00"
-
-
-def test_bad_records_cannot_be_decoded_and_keep_their_size() -> None:
-    good = FORMATS["json"](A, 300, random.Random(0)).make(1, 300)[1]
-    bad = FORMATS["json"](A, 300, random.Random(0)).spoil(good)
-    assert len(bad) == len(good)
-    with pytest.raises(json.JSONDecodeError):
-        json.loads(bad)
-    avro = FORMATS["avro"](A, 300, random.Random(0))
-    with pytest.raises((EOFError, ValueError, IndexError)):
-        fastavro.schemaless_reader(BytesIO(avro.spoil(avro.make(1, 300)[1])), AVRO_SCHEMA, None)
-
-
-def test_an_id_that_outgrows_the_smallest_record_is_refused() -> None:
-    maker = FORMATS["json"](A, 200, random.Random(0))
-    with pytest.raises(ConfigError, match="bytes larger"):
-        maker.make(10**12, maker.smallest_bytes)

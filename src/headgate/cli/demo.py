@@ -26,8 +26,9 @@ from headgate.cli.pipeline_file import PIPELINE_IN_HOME
 from headgate.cli.view import render, seconds
 from headgate.errors import HeadgateError, SetupError
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import LoadGenerator, LoadReport
+from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
+from headgate.kafka.load_report import LoadReport
 from headgate.kafka.load_topics import prepare_topics
 from headgate.lake.latency import merge_quantiles
 from headgate.model import TopicPartition

@@ -25,8 +25,10 @@ from rich.table import Table
 from headgate.cli.client_setting import client_setting
 from headgate.cli.logs import log_to
 from headgate.config.units import BYTES, BYTES_PER_S, SECONDS, Unit
-from headgate.kafka.load import LoadGenerator, LoadProgress, LoadReport, NoWaiting, RealTime
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_pace import NoWaiting, RealTime
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize, RecordSize, UniformSize
+from headgate.kafka.load_report import LoadProgress, LoadReport
 from headgate.kafka.load_topics import BROKER_DEFAULT, prepare_topics
 from headgate.simulation.workload_named import Shape, ShapeParameters, workload_of_shape
 

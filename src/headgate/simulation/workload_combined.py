@@ -1,4 +1,4 @@
-"""Workloads made out of others: divided anew, moved between partitions, scaled, added up, one after the other."""
+"""Workloads made out of others: divided anew, moved between partitions, added up, one after the other."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -71,23 +71,6 @@ class Shift:
 
     def edges(self, start_s: float, end_s: float) -> Iterable[float]:
         return (*self.of.edges(start_s, end_s), self.begin_s, self.begin_s + self.over_s)
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """Another workload, every rate multiplied by a factor."""
-
-    of: Workload
-    factor: float
-
-    def __post_init__(self) -> None:
-        not_negative("the factor", self.factor)
-
-    def rates(self, t_s: float) -> Mapping[TopicPartition, float]:
-        return {partition: rate * self.factor for partition, rate in self.of.rates(t_s).items()}
-
-    def edges(self, start_s: float, end_s: float) -> Iterable[float]:
-        return self.of.edges(start_s, end_s)
 
 
 @dataclass(frozen=True)
