@@ -9,7 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headgate.controller.virtual import Behaviour, MemoryChannel, MemoryFleet, SimulatedConsumer, VirtualClock
+from headgate.controller.virtual_behaviour import Behaviour
+from headgate.controller.virtual_channel import MemoryChannel
+from headgate.controller.virtual_clock import VirtualClock
+from headgate.controller.virtual_consumer import SimulatedConsumer
+from headgate.controller.virtual_fleet import MemoryFleet
 from headgate.kafka.rates import Counter, Sample, WriteRates
 from headgate.model import TopicPartition
 from headgate.model.messages import Measurement, PartitionRate
