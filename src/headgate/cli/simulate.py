@@ -26,7 +26,10 @@ from headgate.config.pipeline import Pipeline
 from headgate.config.units import BYTES_PER_S
 from headgate.controller.recording import Recording, read_recording
 from headgate.errors import ConfigError
-from headgate.experiments.what_if import Circumstances, Comparison, Resolution, Score, compare
+from headgate.experiments.what_if import Comparison, compare
+from headgate.experiments.what_if_circumstances import Circumstances
+from headgate.experiments.what_if_scores import Score
+from headgate.experiments.what_if_world import Resolution
 from headgate.kafka.channel import Topics
 from headgate.simulation.packets import MOST_PACKETS
 from headgate.simulation.profiles import PROFILES, profile
