@@ -113,12 +113,7 @@ class ExactFleet(MemoryFleet):
     def _new_life(self, consumer_id: int) -> ExactConsumer:
         now = self._clock.now_s() - self._began_s
         life = ExactConsumer(
-            consumer_id,
-            next(self._numbers),
-            self._clock,
-            self._channel,
-            self._behaviour,
-            self._volumes[consumer_id],
+            *self._given(consumer_id),
             topic=self._topic,
             engine=self._new_engine(consumer_id, now),
             began_s=self._began_s,

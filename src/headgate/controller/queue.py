@@ -113,12 +113,7 @@ class QueueFleet(MemoryFleet):
 
     def _new_life(self, consumer_id: int) -> QueueConsumer:
         return QueueConsumer(
-            consumer_id,
-            next(self._numbers),
-            self._clock,
-            self._channel,
-            self._behaviour,
-            self._volumes[consumer_id],
+            *self._given(consumer_id),
             queue=self._queue,
             records_per_cycle=self._records_per_cycle,
             done=self.done,

@@ -34,14 +34,12 @@ class MemoryFleet:
         self._clock.after(self._behaviour.start_s(consumer_id), life.come_up)
 
     def _new_life(self, consumer_id: int) -> SimulatedConsumer:
-        return SimulatedConsumer(
-            consumer_id,
-            next(self._numbers),
-            self._clock,
-            self._channel,
-            self._behaviour,
-            self._volumes[consumer_id],
-        )
+        return SimulatedConsumer(*self._given(consumer_id))
+
+    def _given(self, consumer_id: int) -> tuple[int, int, VirtualClock, MemoryChannel, Behaviour, Volume]:
+        """What every new life is given, whatever else its kind needs."""
+        volume = self._volumes[consumer_id]
+        return consumer_id, next(self._numbers), self._clock, self._channel, self._behaviour, volume
 
     def stop(self, consumer_id: int, force: bool = False) -> None:
         life = self.lives.get(consumer_id)
