@@ -154,9 +154,10 @@ def test_a_walk_changes_once_per_step() -> None:
 def test_every_random_wait_completes_exactly_one_record() -> None:
     waits = RandomWaits(A, record_bytes=123, shortest_s=0.01, longest_s=2, seed=4)
     arrivals = list(waits.edges(0, 400))
-    for number, (earlier_s, later_s) in enumerate(pairwise([0.0, *arrivals]), start=1):
+    for earlier_s, later_s in pairwise([0.0, *arrivals]):
         assert 0.01 <= later_s - earlier_s <= 2
-        assert volumes(waits, 0, later_s)[A] == pytest.approx(number * 123)
+        assert volumes(waits, earlier_s, later_s)[A] == pytest.approx(123)
+    assert volumes(waits, 0, arrivals[-1])[A] == pytest.approx(len(arrivals) * 123)
     # The mean wait is 1.005 s with a standard deviation of 1.99/sqrt(12) = 0.57.
     assert 400 / len(arrivals) == pytest.approx(1.005, abs=5 * 0.57 / sqrt(len(arrivals)))
 
