@@ -3,7 +3,7 @@
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -147,6 +147,11 @@ NoWait = Annotated[
     ),
 ]
 
+
+def _time_of_shape(help: str, show_default: str) -> Any:
+    return typer.Option(metavar="TIME", parser=seconds, help=help, show_default=show_default, rich_help_panel=_SHAPE)
+
+
 ShapeName = Annotated[Shape, typer.Option(help="How the rate changes over time.", rich_help_panel=_SHAPE)]
 Step = Annotated[
     list[Level] | None,
@@ -157,26 +162,8 @@ Step = Annotated[
         rich_help_panel=_SHAPE,
     ),
 ]
-Ramp = Annotated[
-    float | None,
-    typer.Option(
-        metavar="TIME",
-        parser=seconds,
-        help="ramp: time from nothing to --rate.",
-        show_default="60 s",
-        rich_help_panel=_SHAPE,
-    ),
-]
-Period = Annotated[
-    float | None,
-    typer.Option(
-        metavar="TIME",
-        parser=seconds,
-        help="cosine: one swing, from trough to trough.",
-        show_default="60 s",
-        rich_help_panel=_SHAPE,
-    ),
-]
+Ramp = Annotated[float | None, _time_of_shape("ramp: time from nothing to --rate.", "60 s")]
+Period = Annotated[float | None, _time_of_shape("cosine: one swing, from trough to trough.", "60 s")]
 Amplitude = Annotated[
     float | None,
     typer.Option(
@@ -201,32 +188,9 @@ Peak = Annotated[
         rich_help_panel=_SHAPE,
     ),
 ]
-SpikeAt = Annotated[
-    float | None,
-    typer.Option(
-        metavar="TIME",
-        parser=seconds,
-        help="spike: when the first one begins.",
-        show_default="10 s",
-        rich_help_panel=_SHAPE,
-    ),
-]
-SpikeWidth = Annotated[
-    float | None,
-    typer.Option(
-        metavar="TIME", parser=seconds, help="spike: how long it lasts.", show_default="10 s", rich_help_panel=_SHAPE
-    ),
-]
-SpikeEvery = Annotated[
-    float | None,
-    typer.Option(
-        metavar="TIME",
-        parser=seconds,
-        help="spike: from one to the next.",
-        show_default="only one",
-        rich_help_panel=_SHAPE,
-    ),
-]
+SpikeAt = Annotated[float | None, _time_of_shape("spike: when the first one begins.", "10 s")]
+SpikeWidth = Annotated[float | None, _time_of_shape("spike: how long it lasts.", "10 s")]
+SpikeEvery = Annotated[float | None, _time_of_shape("spike: from one to the next.", "only one")]
 WalkDelta = Annotated[
     float | None,
     typer.Option(
@@ -248,12 +212,7 @@ WalkStart = Annotated[
         rich_help_panel=_SHAPE,
     ),
 ]
-WalkStep = Annotated[
-    float | None,
-    typer.Option(
-        metavar="TIME", parser=seconds, help="walk: time between two steps.", show_default="1 s", rich_help_panel=_SHAPE
-    ),
-]
+WalkStep = Annotated[float | None, _time_of_shape("walk: time between two steps.", "1 s")]
 Wait = Annotated[
     Waits | None,
     typer.Option(
