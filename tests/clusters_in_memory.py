@@ -15,6 +15,7 @@ from headgate.collectors.topics import Route, Wanted
 from headgate.producers.registry import build_partitioner
 
 PARTITIONS = 4
+TIMESTAMP_MS = 1_700_000_000_123
 QUICK = Limits(commit_every_s=0.05, tell_every_s=0.05, look_every_s=0.2, drain_s=5)
 
 

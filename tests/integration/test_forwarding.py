@@ -14,9 +14,7 @@ from confluent_kafka import TopicPartition
 from headgate.collectors.placement import KeepPartitions
 from headgate.collectors.progress import Progress
 from headgate.errors import ForwardingError
-from tests.clusters_in_memory import PARTITIONS, QUICK, InMemory, Pair
-
-TIMESTAMP_MS = 1_700_000_000_123
+from tests.clusters_in_memory import PARTITIONS, QUICK, TIMESTAMP_MS, InMemory, Pair
 
 
 @pytest.fixture
