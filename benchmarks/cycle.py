@@ -10,10 +10,11 @@ from headgate.consumer.files import Warehouse
 from headgate.consumer.job import TableJob
 from headgate.consumer.spark import start_session
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import LoadGenerator, NoWaiting
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
 from headgate.model import Range, TopicPartition
-from headgate.simulation.workload import Steady
+from headgate.simulation.workload_shapes import Steady
 
 PARTITIONS = 8
 RECORDS_A_TURN = 250

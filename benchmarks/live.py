@@ -22,7 +22,8 @@ from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
 from headgate.model import Announcement, TopicPartition
 from headgate.model.messages import LedgerState
-from headgate.simulation.workload import Steady, Workload
+from headgate.simulation.workload import Workload
+from headgate.simulation.workload_shapes import Steady
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ from benchmarks.ratio import Ratio, of_limit
 from headgate.controller.service import Service
 from headgate.fleet.processes import MARK
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import LoadGenerator, NoWaiting
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FixedSize
 
 PARTITIONS = 8

@@ -16,7 +16,8 @@ from benchmarks import live, streaming
 from benchmarks.ratio import Ratio, of_rounds
 from headgate.controller.one_consumer import one_consumer
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import LoadGenerator, NoWaiting
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FixedSize
 
 PARTITIONS = 8

@@ -1,7 +1,5 @@
 """Java and the jars that Headgate runs on it: fetched once by the Ivy that PySpark ships, then found on disk."""
 
-import contextlib
-import fcntl
 import functools
 import hashlib
 import importlib.metadata
@@ -14,11 +12,12 @@ import subprocess
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.errors import SetupError
+from headgate.file_lock import locked
 
 Progress = Callable[[str], None]
 
@@ -177,7 +176,11 @@ def resolve(jar_set: JarSet, progress: Progress | None = None) -> tuple[Path, ..
             f"the cache folder {cache_dir()} cannot be made ({error.strerror}): "
             "set HEADGATE_CACHE to a folder you can write to"
         ) from error
-    with _one_at_a_time(cache_dir() / "lock", progress):
+    lock, tell = cache_dir() / "lock", progress or (lambda _: None)
+    taken = (
+        f"another process has been fetching jars for {LOCK_DEADLINE_S:.0f} s: end it and try again (it holds {lock})"
+    )
+    with locked(lock, LOCK_DEADLINE_S, taken, lambda: tell("waiting for another process that is fetching jars")):
         if jars := _intact(folder):  # another process was faster
             return jars
         return _fetch(jar_set.name, ivy_xml, folder, progress)
@@ -296,24 +299,3 @@ def _why_ivy_failed(name: str, log: Path) -> str:
     else:
         reason = "Ivy failed"
     return f"the {name} jars could not be fetched, {reason}; the log is {log}"
-
-
-@contextlib.contextmanager
-def _one_at_a_time(path: Path, progress: Progress | None) -> Iterator[None]:
-    """Holds the cache's lock; the system releases it when a process dies, so that it cannot go stale."""
-    deadline = time.monotonic() + LOCK_DEADLINE_S
-    with path.open("a") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise SetupError(
-                        f"another process has been fetching jars for {LOCK_DEADLINE_S:.0f} s: "
-                        f"end it and try again (it holds {path})"
-                    ) from None
-                if progress:
-                    progress("waiting for another process that is fetching jars")
-                time.sleep(POLL_S)
-        yield

@@ -23,12 +23,14 @@ from headgate.errors import KafkaUnavailable
 from headgate.fleet.processes import Identity, ProcessFleet
 from headgate.kafka.channel import Topics, ensure_topics
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import LoadGenerator, LoadReport
+from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_records import FixedSize, RecordFormat
+from headgate.kafka.load_report import LoadReport
 from headgate.kafka.load_topics import prepare_topics
 from headgate.kafka.offsets import end_offsets
 from headgate.model import TopicPartition
-from headgate.simulation.workload import Steady, Workload
+from headgate.simulation.workload import Workload
+from headgate.simulation.workload_shapes import Steady
 from tests.chaos.parts import Command, Load, Overdue, wait_until
 from tests.chaos.reckoning import Outcome, count, verify
 from tests.chaos.scene import BURSTS, CHAOS, STEADY, Scene

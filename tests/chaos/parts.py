@@ -12,7 +12,8 @@ from pathlib import Path
 from headgate.errors import KafkaUnavailable
 from headgate.failpoints import ENVIRONMENT as FAILPOINTS
 from headgate.fleet.processes import MARK
-from headgate.kafka.load import LoadGenerator, LoadReport
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_report import LoadReport
 
 POLL_S = 0.1
 QUICK_JVM = "-XX:TieredStopAtLevel=1"

@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 
 from headgate.config.pipeline import Pipeline
 from headgate.config.table import REJECTED_SUFFIX
-from headgate.kafka.load import LoadReport
+from headgate.kafka.load_report import LoadReport
 from headgate.lake.tables import load_table, open_catalog
 from headgate.model import TopicPartition
 from tests.chaos.parts import QUICK_JVM

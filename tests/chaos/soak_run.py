@@ -19,7 +19,7 @@ from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.kafka.load_records import JsonRecords, RecordFormat
 from headgate.kafka.load_topics import prepare_topics
 from headgate.model import TopicPartition
-from headgate.simulation.workload import Steady
+from headgate.simulation.workload_shapes import Steady
 from tests.chaos import parts
 from tests.chaos.harness import BAD_SHARE, RECORD_BYTES, ChaosRun
 from tests.chaos.judgement import Command

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from headgate.cli.main import app
 from headgate.errors import LakeError
-from headgate.kafka.embedded import EmbeddedKafka, run_kafka_tool
+from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.java_programs import run_kafka_tool
 from headgate.lake.commit import TableCommitter
 from headgate.lake.committer import Committer
 from headgate.lake.ledger import LEDGER, decode_ledger, read_ledger, summary

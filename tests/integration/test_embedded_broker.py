@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 
 from headgate.cli.kafka import app
 from headgate.errors import HeadgateError, SetupError
-from headgate.kafka.embedded import EmbeddedKafka, run_kafka_tool
+from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.java_programs import run_kafka_tool
 
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 QUIET = {"log_level": 0}

@@ -15,7 +15,7 @@ from headgate.producers.fallback import FallbackProducer, unacknowledged
 from headgate.producers.murmur2 import partition_of_key
 from headgate.producers.protocol import ClusterView
 from headgate.producers.registry import build_partitioner
-from tests.unit.test_collectors import PARTITIONS, TIMESTAMP_MS, InMemory
+from tests.clusters_in_memory import PARTITIONS, TIMESTAMP_MS, InMemory
 
 
 def test_what_a_lost_collector_did_not_acknowledge_goes_to_the_main_cluster_in_order() -> None:

@@ -24,14 +24,16 @@ from headgate.config.loader import load_pipeline
 from headgate.controller.drain import lag_records
 from headgate.controller.service import Service
 from headgate.controller.status import StatusReader
-from headgate.kafka.broker_process import Node, java_command, server_properties
+from headgate.kafka.broker_process import Node, server_properties
 from headgate.kafka.channel import Topics
-from headgate.kafka.load import LoadGenerator, NoWaiting
+from headgate.kafka.java_programs import java_command
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FixedSize
 from headgate.lake.tables import open_catalog
 from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
-from headgate.simulation.workload import Steady
+from headgate.simulation.workload_shapes import Steady
 
 PASSWORD = "the-shop-s-secret"
 DEADLINE_S = 120.0

@@ -24,11 +24,16 @@ from typer.testing import CliRunner
 
 from headgate.cli.load import load
 from headgate.errors import ConfigError, KafkaUnavailable
-from headgate.kafka.load import LoadGenerator, LoadProgress, LoadReport, NoWaiting
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import AVRO_SCHEMA, FixedSize, UniformSize
+from headgate.kafka.load_report import LoadProgress, LoadReport
 from headgate.kafka.load_topics import prepare_topics
 from headgate.model import TopicPartition
-from headgate.simulation.workload import Cosine, RandomWalk, Skew, Spike, Steady, Step, Sum, Workload, volumes
+from headgate.simulation.workload import Workload, volumes
+from headgate.simulation.workload_combined import Skew, Sum
+from headgate.simulation.workload_random import RandomWalk
+from headgate.simulation.workload_shapes import Cosine, Spike, Steady, Step
 
 
 class Broker(Protocol):

@@ -15,13 +15,14 @@ from headgate.config.clients import librdkafka_settings
 from headgate.controller.status import StatusReader
 from headgate.kafka.channel import Outbox, Topics, ensure_topics
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import LoadGenerator, NoWaiting
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FixedSize
 from headgate.kafka.load_topics import prepare_topics
 from headgate.kafka.offsets import GroupMirror
 from headgate.model import TopicPartition
 from headgate.model.messages import DecisionRecord
-from headgate.simulation.workload import Steady
+from headgate.simulation.workload_shapes import Steady
 from tests.integration.test_service import running, wait_for, write_pipeline
 
 

@@ -30,15 +30,17 @@ from headgate.controller.status import PipelineStatus, StatusReader
 from headgate.errors import ConfigError, KafkaUnavailable, SetupError
 from headgate.kafka.channel import Topics
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import LoadGenerator, LoadReport, NoWaiting
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
+from headgate.kafka.load_report import LoadReport
 from headgate.kafka.load_topics import prepare_topics
 from headgate.lake.ledger import read_ledger
 from headgate.lake.tables import load_table, open_catalog
 from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
 from headgate.model.messages import DecisionRecord
-from headgate.simulation.workload import Steady, Step
+from headgate.simulation.workload_shapes import Steady, Step
 
 DEADLINE_S = 120.0
 

@@ -25,11 +25,12 @@ from headgate.controller.status import PipelineStatus, StatusReader
 from headgate.errors import HeadgateError
 from headgate.kafka.channel import Topics
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import LoadGenerator, LoadReport
+from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
+from headgate.kafka.load_report import LoadReport
 from headgate.kafka.load_topics import prepare_topics
 from headgate.model import TopicPartition
-from headgate.simulation.workload import Step
+from headgate.simulation.workload_shapes import Step
 
 DEADLINE_S = 120.0
 

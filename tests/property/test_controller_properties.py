@@ -12,7 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headgate.controller.machine import Controller
 from headgate.controller.ports import Command, Event
 from headgate.controller.settings import Settings
-from headgate.controller.virtual import Behaviour, MemoryChannel, MemoryFleet, VirtualPipeline
+from headgate.controller.virtual_behaviour import Behaviour
+from headgate.controller.virtual_channel import MemoryChannel
+from headgate.controller.virtual_fleet import MemoryFleet
+from headgate.controller.virtual_pipeline import VirtualPipeline
 from headgate.model import TopicPartition
 from headgate.model.messages import ConsumerState, ConsumingStarted, ConsumingStopped, StartConsuming, StopConsuming
 from headgate.packing.modified_any_fit import ModifiedWorstFit

@@ -5,7 +5,9 @@ from collections import defaultdict
 from headgate.controller.machine import Controller
 from headgate.controller.queue import MemoryQueue, QueueFleet, QueueMonitor
 from headgate.controller.settings import Settings
-from headgate.controller.virtual import Behaviour, MemoryChannel, VirtualClock
+from headgate.controller.virtual_behaviour import Behaviour
+from headgate.controller.virtual_channel import MemoryChannel
+from headgate.controller.virtual_clock import VirtualClock
 from headgate.kafka.rates import BoxMean, WriteRates
 from headgate.model import TopicPartition
 from headgate.packing.modified_any_fit import ModifiedWorstFit

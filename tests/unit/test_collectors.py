@@ -1,175 +1,24 @@
-"""The forwarder between two of librdkafka's clusters in memory, each topic with four partitions on either side."""
+"""What a forwarder forwards, where it puts it, and what `headgate collect` refuses."""
 
 import threading
-import time
-from collections import Counter
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from typer.testing import CliRunner
 
 from headgate.cli.main import app
-from headgate.collectors.clients import address, consumer_settings, open_producer
-from headgate.collectors.forwarder import Forwarder, Limits
-from headgate.collectors.placement import Counts, KeepKeys, KeepPartitions, Placement
-from headgate.collectors.progress import Progress
+from headgate.collectors.placement import Counts, KeepKeys, KeepPartitions
 from headgate.collectors.topics import Route, Wanted
 from headgate.collectors.watermark import Watermark
-from headgate.errors import ConfigError, ForwardingError, HeadgateError, KafkaUnavailable
+from headgate.errors import ConfigError, HeadgateError, KafkaUnavailable
 from headgate.producers.murmur2 import partition_of_key
-from headgate.producers.registry import build_partitioner
+from tests.clusters_in_memory import PARTITIONS, InMemory, Pair
 
-PARTITIONS = 4
-QUICK = Limits(commit_every_s=0.05, tell_every_s=0.05, look_every_s=0.2, drain_s=5)
 NOWHERE = "127.0.0.1:1"
-TIMESTAMP_MS = 1_700_000_000_123
-
-
-class InMemory:
-    """A cluster that lives as long as this object."""
-
-    def __init__(self) -> None:
-        self._producer = Producer({"test.mock.num.brokers": 3, "log_level": 0})
-        cluster = self._producer.list_topics(timeout=30)
-        self.cluster_id, brokers = cluster.cluster_id, cluster.brokers.values()
-        self.address = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
-
-    def create(self, *topics: str) -> None:
-        for topic in topics:
-            self._producer.list_topics(topic, timeout=30)
-
-    def write(self, topic: str, partition: int, *values: bytes | None, **others: Any) -> None:
-        for value in values:
-            self._producer.produce(topic, value, partition=partition, **others)
-        assert self._producer.flush(30) == 0
-
-    def read(self, topic: str, records: int) -> list[Any]:
-        consumer = Consumer({"bootstrap.servers": self.address, "group.id": "reader", "log_level": 0})
-        consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
-        found: list[Any] = []
-        until = time.monotonic() + 30
-        while len(found) < records and time.monotonic() < until:
-            found += [message for message in consumer.consume(100, 0.1) if message.error() is None]
-        consumer.close()
-        return found
-
-    def committed(self, topic: str, group: str = "g") -> dict[int, int]:
-        consumer = Consumer({"bootstrap.servers": self.address, "group.id": group, "log_level": 0})
-        found = consumer.committed([TopicPartition(topic, p) for p in range(PARTITIONS)], timeout=30)
-        consumer.close()
-        return {at.partition: at.offset for at in found if at.offset >= 0}
-
-
-@dataclass
-class Pair:
-    source: InMemory
-    target: InMemory
-
-    def forwarder(
-        self,
-        tell: Any,
-        *topics: str,
-        partitioner: str = "node",
-        placement: Placement | None = None,
-        limits: Limits = QUICK,
-        wanted: Wanted | None = None,
-        to_client: dict[str, str] | None = None,
-    ) -> Forwarder:
-        reading = {**address(self.source.address, {}, "--from-client"), "log_level": 0, "heartbeat.interval.ms": 100}
-        writing = {**address(self.target.address, to_client or {}, "--to-client"), "log_level": 0}
-        return Forwarder(
-            consumer_settings(reading, "g"),
-            open_producer(writing, build_partitioner(partitioner), limits.in_flight_records),
-            placement or KeepKeys(),
-            Route(reading, writing, wanted or Wanted(topics), create=False),
-            limits,
-            tell,
-        )
-
-    def forward(self, records: int, *topics: str, **how: Any) -> Progress:
-        """Until so many were acknowledged."""
-        stop, until = threading.Event(), time.monotonic() + 60
-
-        def tell(progress: Progress) -> None:
-            if progress.records >= records or time.monotonic() > until:
-                stop.set()
-
-        return self.forwarder(tell, *topics, **how).run(stop)
 
 
 @pytest.fixture
 def pair() -> Pair:
-    source, target = InMemory(), InMemory()
-    for cluster in (source, target):
-        cluster.create("t")
-    return Pair(source, target)
-
-
-HEADERS = [("a", b"1"), ("a", b"2"), ("none", None)]
-
-
-@dataclass
-class Forwarded:
-    """One run over three topics, with more records than are taken in one turn (AT_ONCE)."""
-
-    done: Progress
-    found: dict[str, list[Any]]
-    committed: dict[str, dict[int, int]]
-
-
-@pytest.fixture(scope="module")
-def forwarded() -> Forwarded:
-    pair, records = Pair(InMemory(), InMemory()), {"odd": 4, "spread": 400, "keyed": 204}
-    for topic in records:
-        pair.source.create(topic)
-        pair.target.create(topic)
-    pair.source.write("odd", 1, b"value", None, b"", key=b"key", headers=HEADERS, timestamp=TIMESTAMP_MS)
-    pair.source.write("odd", 3, b"empty key", key=b"")
-    pair.source.write("spread", 2, *(b"%d" % n for n in range(400)))
-    for partition in range(PARTITIONS):
-        pair.source.write("keyed", partition, b"x", key=b"key %d" % partition)
-        pair.source.write("keyed", partition, *[b"y"] * 50)
-    done = pair.forward(sum(records.values()), *records, partitioner="default-rr")
-    found = {topic: pair.target.read(topic, count) for topic, count in records.items()}
-    return Forwarded(done, found, {topic: pair.source.committed(topic) for topic in records})
-
-
-def test_records_arrive_with_keys_headers_and_timestamps(forwarded: Forwarded) -> None:
-    odd = [m for m in forwarded.found["odd"] if m.key() == b"key"]
-    assert [(m.value(), m.headers(), m.timestamp()[1]) for m in odd] == [
-        (value, HEADERS, TIMESTAMP_MS) for value in (b"value", None, b"")
-    ]
-    (empty,) = (m for m in forwarded.found["odd"] if m.key() == b"")
-    assert (empty.value(), empty.partition(), empty.headers()) == (b"empty key", 3, None)
-
-
-def test_everything_is_acknowledged_and_committed_at_the_end(forwarded: Forwarded) -> None:
-    assert (forwarded.done.records, forwarded.done.in_flight, forwarded.done.skipped) == (608, 0, 0)
-    assert forwarded.committed == {"odd": {1: 3, 3: 1}, "spread": {2: 400}, "keyed": dict.fromkeys(range(4), 51)}
-
-
-def evenly(counts: Mapping[int, int]) -> bool:
-    """Each new view of the cluster, one for every topic here, begins a new round."""
-    return len(counts) == PARTITIONS and max(counts.values()) - min(counts.values()) <= 3
-
-
-def test_records_without_a_key_are_spread_and_keep_their_order_in_every_partition(forwarded: Forwarded) -> None:
-    numbers: dict[int, list[int]] = {}
-    for message in forwarded.found["spread"]:
-        numbers.setdefault(message.partition(), []).append(int(message.value()))
-    assert sorted(n for found in numbers.values() for n in found) == list(range(400))
-    assert evenly({p: len(found) for p, found in numbers.items()})
-    assert all(found == sorted(found) for found in numbers.values())
-
-
-def test_a_key_keeps_the_partition_its_producer_chose_while_others_are_spread(forwarded: Forwarded) -> None:
-    found = forwarded.found["keyed"]
-    assert {m.key(): m.partition() for m in found if m.key()} == {b"key %d" % p: p for p in range(PARTITIONS)}
-    assert evenly(Counter(m.partition() for m in found if not m.key()))
+    return Pair.with_topics("t")
 
 
 def test_where_partition_counts_differ_a_key_goes_where_java_puts_it() -> None:
@@ -205,44 +54,6 @@ def test_a_topic_that_cannot_keep_its_partitions_is_left_out_if_it_only_matches_
     assert forwarder._topics == {"t": Counts(4, 4), "u": Counts(6, 6)}
     with pytest.raises(ConfigError, match="topic t has 4"):
         forwarder._follow({"t": Counts(4, 5)})
-
-
-def test_a_record_that_the_main_cluster_never_takes_is_not_passed_over(pair: Pair) -> None:
-    """The third of five is too large for the client that writes: what is before it is committed, and no more."""
-    pair.source.write("t", 0, b"0", b"1", b"x" * 5000, b"3", b"4")
-    with pytest.raises(ForwardingError, match=r"t\[0\] offset 2"):
-        pair.forward(5, "t", placement=KeepPartitions(), to_client={"message.max.bytes": "2000"})
-    assert pair.source.committed("t") == {0: 2}
-
-
-def test_what_the_main_cluster_does_not_acknowledge_is_not_committed_and_holds_up_the_rest(pair: Pair) -> None:
-    """Two may be on their way, and the client that writes lingers for longer than anybody waits."""
-    pair.source.write("t", 0, b"0", b"1", b"2", b"3")
-    stop = threading.Event()
-
-    def tell(progress: Progress) -> None:
-        if progress.paused:
-            stop.set()
-
-    impatient = replace(QUICK, drain_s=0.2, in_flight_records=2)
-    done = pair.forwarder(tell, "t", limits=impatient, to_client={"linger.ms": "60000"}).run(stop)
-    assert (done.records, done.in_flight) == (0, 2)
-    assert "2 more were not acknowledged" in done.farewell
-    assert pair.source.committed("t") == {0: 0}
-
-
-def test_several_levels_are_forwarders_one_after_the_other_and_whole_partitions_keep_their_order(pair: Pair) -> None:
-    edge = InMemory()
-    edge.create("t")
-    edge.write("t", 1, *(b"%d" % n for n in range(50)), timestamp=TIMESTAMP_MS)
-    with ThreadPoolExecutor() as first_level:
-        first_level.submit(Pair(edge, pair.source).forward, 50, "t", placement=KeepPartitions())
-        done = pair.forward(50, "t", placement=KeepPartitions())
-    found = pair.target.read("t", 50)
-    assert [(m.partition(), int(m.value())) for m in found] == [(1, n) for n in range(50)]
-    assert {m.timestamp()[1] for m in found} == {TIMESTAMP_MS}
-    assert done.delay_p50_s is not None
-    assert done.delay_p50_s > time.time() - TIMESTAMP_MS / 1000 - 3600
 
 
 def test_a_topic_that_appears_later_is_forwarded_once_the_main_cluster_has_it(pair: Pair) -> None:
@@ -325,45 +136,6 @@ def test_a_cluster_that_does_not_answer_is_named(
     assert isinstance(error, KafkaUnavailable)
     assert cluster in str(error)
     assert NOWHERE in str(error)
-
-
-def test_a_rebalance_while_paused_leaves_no_partition_paused_for_good(pair: Pair) -> None:
-    """Acknowledgements come in during it, so there is room right after it."""
-    pair.source.write("t", 0, b"0", b"1", b"2", b"3")
-    stop, until = threading.Event(), time.monotonic() + 30
-    rebalanced = False
-
-    def tell(progress: Progress) -> None:
-        nonlocal rebalanced
-        if progress.paused and not rebalanced:
-            rebalanced = True
-            assert forwarder._producer.flush(30) == 0
-            forwarder._assigned(forwarder._consumer, [])  # as a member that keeps its partitions is told
-        elif progress.in_flight == progress.records == 2 or time.monotonic() > until:
-            stop.set()
-
-    few = replace(QUICK, in_flight_records=2, drain_s=0.2)
-    forwarder = pair.forwarder(tell, "t", limits=few, to_client={"linger.ms": "60000"})
-    done = forwarder.run(stop)
-    assert (done.records, done.in_flight) == (2, 2)
-
-
-def test_a_partition_whose_offsets_begin_anew_is_forwarded_on(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
-    """As after a topic was made anew: here reading is set back."""
-    pair.source.write("t", 0, b"0", b"1", b"2")
-    stop, until = threading.Event(), time.monotonic() + 30
-
-    def tell(progress: Progress) -> None:
-        if progress.records == 3 and progress.in_flight == 0:
-            forwarder._consumer.seek(TopicPartition("t", 0, 0))
-        elif progress.records >= 6 or time.monotonic() > until:
-            stop.set()
-
-    forwarder = pair.forwarder(tell, "t", placement=KeepPartitions())
-    assert forwarder.run(stop).records >= 6
-    assert [int(m.value()) for m in pair.target.read("t", 6)][:6] == [0, 1, 2, 0, 1, 2]
-    assert pair.source.committed("t") == {0: 3}
-    assert "t[0] begins anew at offset 0" in caplog.text
 
 
 def test_offsets_without_a_record_are_counted_if_it_is_known_where_reading_begins() -> None:

@@ -136,8 +136,9 @@ def test_a_topic_that_the_pattern_finds_must_have_a_table(tmp_path: Path) -> Non
 
 
 def test_brokers_and_catalog_that_do_not_answer_are_both_reported(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("headgate.cli.check._BROKER_DEADLINE_S", 0.3)
     port = closed_port()
     found = findings(
         tmp_path,

@@ -9,7 +9,9 @@ from headgate.controller.dry_run import DryRun
 from headgate.controller.machine import Controller
 from headgate.controller.ports import Command, Event
 from headgate.controller.settings import Settings
-from headgate.controller.virtual import TABLE, Behaviour, VirtualPipeline
+from headgate.controller.virtual_behaviour import Behaviour
+from headgate.controller.virtual_channel import TABLE
+from headgate.controller.virtual_pipeline import VirtualPipeline
 from headgate.errors import Superseded
 from headgate.model import Assignment, TopicPartition
 from headgate.model.messages import (

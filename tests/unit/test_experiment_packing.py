@@ -61,7 +61,7 @@ def test_a_packer_is_dominated_only_if_it_loses_in_both() -> None:
 
 def test_a_small_run_writes_rows_a_picture_and_a_report(tmp_path: Path) -> None:
     pytest.importorskip("ortools", reason="OR-tools is not installed: pip install headgate[exact]")
-    settings = Settings(seeds=1, iterations=12, deltas=(5,), starts=("uniform",), exact_deltas=(5,), exact_every=100)
+    settings = Settings(1, 12, (5,), ("uniform",), exact_deltas=(5,), exact_every=100, exact_partitions=12)
     told: list[str] = []
     rows = measure(settings, told.append)
     verdicts = packing_report.write(tmp_path, rows, distances(settings, told.append), ["A small run."])
@@ -74,4 +74,5 @@ def test_a_small_run_writes_rows_a_picture_and_a_report(tmp_path: Path) -> None:
     assert (tmp_path / "pareto.png").read_bytes().startswith(b"\x89PNG")
     report = (tmp_path / "report.md").read_text()
     assert "A small run." in report
+    assert "optimum on 12 partitions" in report
     assert all(f"| {packer} |" in report for packer in e3.PUBLISHED)

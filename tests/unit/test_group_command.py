@@ -35,7 +35,8 @@ def test_wrong_options_are_refused_with_words(more: list[str], words: str, tmp_p
     assert words in str(result.exception)
 
 
-def test_without_a_broker_it_says_what_to_check(tmp_path: Path) -> None:
+def test_without_a_broker_it_says_what_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.groups.measuring.ANSWER_S", 0.3)
     result = CliRunner().invoke(app, [*RUN, "--home", str(tmp_path)])
     assert isinstance(result.exception, KafkaUnavailable)
     said = str(result.exception)

@@ -12,7 +12,9 @@ from headgate.controller.observing import (
     observe,
 )
 from headgate.controller.planning import Answer, Heard, alive_at, situation
-from headgate.controller.virtual import Behaviour, MemoryChannel, VirtualClock
+from headgate.controller.virtual_behaviour import Behaviour
+from headgate.controller.virtual_channel import MemoryChannel
+from headgate.controller.virtual_clock import VirtualClock
 from headgate.errors import HeadgateError
 from headgate.model import Alert, Alternative, Assignment, ConsumerLoad, Decision, Observation, TopicPartition
 from headgate.model.messages import (

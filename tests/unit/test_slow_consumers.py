@@ -7,7 +7,8 @@ import pytest
 
 from headgate.controller.machine import Controller
 from headgate.controller.settings import Settings
-from headgate.controller.virtual import Behaviour, VirtualPipeline
+from headgate.controller.virtual_behaviour import Behaviour
+from headgate.controller.virtual_pipeline import VirtualPipeline
 from headgate.model import TopicPartition
 from headgate.model.messages import DecisionRecord
 from headgate.packing.repair import Repair

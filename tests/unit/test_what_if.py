@@ -14,20 +14,15 @@ from headgate.cli.plan import facts_of
 from headgate.cli.policy_choice import chosen
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
-from headgate.controller.assembly import fixed_s, goal_of, policy_of
+from headgate.controller.assembly import events_within, fixed_s, goal_of, policy_of
 from headgate.controller.planning import Situation
+from headgate.controller.policy_choices import Choice
 from headgate.errors import ConfigError, HeadgateError
 from headgate.experiments.engines import EngineName
-from headgate.experiments.what_if import (
-    Choice,
-    Circumstances,
-    Score,
-    compare,
-    events_within,
-    mean,
-    ranked,
-    run_settings,
-)
+from headgate.experiments.what_if import compare
+from headgate.experiments.what_if_circumstances import Circumstances
+from headgate.experiments.what_if_scores import Score, mean, ranked
+from headgate.experiments.what_if_world import run_settings
 from headgate.groups.controller import GroupSettings
 from headgate.model import Assignment, Observation, PartitionLoad, TopicPartition
 from headgate.policies.registry import policy_names

@@ -1,40 +1,17 @@
-"""Shapes of load against integrals and rates worked out by hand, and how they become whole records of exact sizes."""
+"""Shapes of load against integrals and rates worked out by hand."""
 
-import json
-import random
 from collections.abc import Callable
-from io import BytesIO
 from itertools import pairwise
 from math import pi, sqrt
 
-import fastavro
 import pytest
 
-from headgate.errors import ConfigError
-from headgate.kafka.load import Carry, NoWaiting, split_count
-from headgate.kafka.load_records import AVRO_SCHEMA, FORMATS, FixedSize, UniformSize
 from headgate.model import TopicPartition
-from headgate.simulation.workload import (
-    SHAPES,
-    Cosine,
-    Phases,
-    Ramp,
-    RandomWaits,
-    RandomWalk,
-    Scaled,
-    ShapeParameters,
-    Shift,
-    Skew,
-    Spike,
-    Steady,
-    Step,
-    Sum,
-    Workload,
-    rise_shift_fall,
-    time_until,
-    volumes,
-    workload_of_shape,
-)
+from headgate.simulation.workload import Workload, time_until, volumes
+from headgate.simulation.workload_combined import Phases, Shift, Skew, Sum, rise_shift_fall
+from headgate.simulation.workload_named import Shape, ShapeParameters, workload_of_shape
+from headgate.simulation.workload_random import RandomWaits, RandomWalk
+from headgate.simulation.workload_shapes import Cosine, Ramp, Spike, Steady, Step
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
 ABC = (A, B, C)
@@ -177,20 +154,12 @@ def test_a_walk_changes_once_per_step() -> None:
 def test_every_random_wait_completes_exactly_one_record() -> None:
     waits = RandomWaits(A, record_bytes=123, shortest_s=0.01, longest_s=2, seed=4)
     arrivals = list(waits.edges(0, 400))
-    for number, (earlier_s, later_s) in enumerate(pairwise([0.0, *arrivals]), start=1):
+    for earlier_s, later_s in pairwise([0.0, *arrivals]):
         assert 0.01 <= later_s - earlier_s <= 2
-        assert volumes(waits, 0, later_s)[A] == pytest.approx(number * 123)
+        assert volumes(waits, earlier_s, later_s)[A] == pytest.approx(123)
+    assert volumes(waits, 0, arrivals[-1])[A] == pytest.approx(len(arrivals) * 123)
     # The mean wait is 1.005 s with a standard deviation of 1.99/sqrt(12) = 0.57.
     assert 400 / len(arrivals) == pytest.approx(1.005, abs=5 * 0.57 / sqrt(len(arrivals)))
-
-
-def test_random_waits_become_one_record_each() -> None:
-    waits = RandomWaits(A, record_bytes=123, shortest_s=0.01, longest_s=2, seed=4)
-    carry = Carry(FixedSize(123), random.Random(0))
-    sent = 0
-    for number in range(20_000):
-        sent += len(carry.complete(volumes(waits, number * 0.02, (number + 1) * 0.02).get(A, 0.0)))
-    assert sent == len(list(waits.edges(0, 400)))
 
 
 # -------------------------------------------------------------------------------------------------- combinators
@@ -224,8 +193,8 @@ def test_a_shift_may_be_instant_and_may_bring_new_partitions() -> None:
     assert shift.rates(5) == {A: 0, B: 50, C: 50}
 
 
-def test_workloads_scale_and_add_up() -> None:
-    both = Sum((Scaled(Steady({A: 10, B: 4}), 2), Step((B,), ((5, 1),))))
+def test_workloads_add_up_where_they_share_a_partition() -> None:
+    both = Sum((Steady({A: 20, B: 8}), Step((B,), ((5, 1),))))
     assert both.rates(0) == {A: 20, B: 8}
     assert volumes(both, 0, 10) == pytest.approx({A: 200, B: 80 + 5})
 
@@ -269,23 +238,23 @@ def test_a_total_that_never_comes_is_refused() -> None:
 # ------------------------------------------------------------------------------------------------- by name, checks
 
 
-@pytest.mark.parametrize("shape", sorted(set(SHAPES) - {"step", "waits", "ramp"}))
-def test_a_shape_by_name_has_the_total_it_was_given_as_its_mean(shape: str) -> None:
+@pytest.mark.parametrize("shape", sorted(set(Shape) - {Shape.step, Shape.waits, Shape.ramp}))
+def test_a_shape_by_name_has_the_total_it_was_given_as_its_mean(shape: Shape) -> None:
     many = tuple(TopicPartition("t", number) for number in range(40))
     given = ShapeParameters(total_bytes_per_s=1000, period_s=20, peak_bytes_per_s=1000, walk_delta_percent=50)
     mean = sum(volumes(workload_of_shape(shape, many, given), 0, 200).values()) / 200
-    assert mean == pytest.approx(1000, rel=0.05 if shape == "walk" else 1e-9)
+    assert mean == pytest.approx(1000, rel=0.05 if shape is Shape.walk else 1e-9)
 
 
 def test_a_shape_by_name_can_be_skewed() -> None:
     given = ShapeParameters(total_bytes_per_s=100, levels=((0, 80), (5, 160)), weights=(5, 2, 1))
-    step = workload_of_shape("step", ABC, given)
+    step = workload_of_shape(Shape.step, ABC, given)
     assert step.rates(0) == pytest.approx({A: 50, B: 20, C: 10})
     assert step.rates(6) == pytest.approx({A: 100, B: 40, C: 20})
 
 
 def test_spikes_by_name_rise_to_five_times_the_base() -> None:
-    spike = workload_of_shape("spike", (A, B), ShapeParameters(total_bytes_per_s=10))
+    spike = workload_of_shape(Shape.spike, (A, B), ShapeParameters(total_bytes_per_s=10))
     assert (spike.rates(0)[A], spike.rates(10)[A], spike.rates(20)[A]) == (5, 25, 5)
 
 
@@ -308,99 +277,10 @@ def test_spikes_by_name_rise_to_five_times_the_base() -> None:
         (lambda: Skew(Steady({A: 1}), {A: 0}), "all be zero"),
         (lambda: Shift(Steady({A: 1}), frozenset({A}), frozenset({A}), 1, 0, 1), "both a source and a target"),
         (lambda: Shift(Steady({A: 1}), frozenset({A}), frozenset({B}), 1.5, 0, 1), "between 0 and 1"),
-        (lambda: Scaled(Steady({A: 1}), -1), "factor"),
         (lambda: Phases(()), "at least one phase"),
-        (lambda: workload_of_shape("zigzag", ABC, ShapeParameters()), "choose one of steady"),
-        (lambda: workload_of_shape("steady", ABC, ShapeParameters(weights=(1, 2))), "2 weights for 3 partitions"),
-        (lambda: UniformSize(9, 8), "smaller one first"),
+        (lambda: workload_of_shape(Shape.steady, ABC, ShapeParameters(weights=(1, 2))), "2 weights for 3 partitions"),
     ],
 )
 def test_impossible_parameters_are_refused_with_a_reason(wrong: Callable[[], object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         wrong()
-
-
-# ----------------------------------------------------------------------------------------- from bytes to records
-
-
-def test_what_is_left_of_a_record_waits_for_the_next_slice() -> None:
-    carry = Carry(FixedSize(100), random.Random(0))
-    assert [carry.complete(due) for due in (250, 249, 0, 1)] == [[100, 100], [100, 100], [], [100]]
-
-
-def test_many_small_slices_lose_no_record_to_rounding() -> None:
-    # Ten times 0.1 is 0.9999999999999999 in floats.
-    carry = Carry(FixedSize(1), random.Random(0))
-    assert sum(len(carry.complete(0.1)) for _ in range(10)) == 1
-    assert sum(len(carry.complete(0.1)) for _ in range(1_000_000)) == 100_000
-
-
-def test_records_of_drawn_sizes_never_add_up_to_more_than_is_due() -> None:
-    carry = Carry(UniformSize(50, 150), random.Random(1))
-    sizes: list[int] = []
-    for number in range(1, 5000):
-        sizes += carry.complete(333)
-        assert 0 <= number * 333 - sum(sizes) < 150
-    assert set(sizes) == set(range(50, 151))
-
-
-def test_a_count_is_split_exactly_and_in_proportion() -> None:
-    assert split_count(10, {A: 1, B: 1, C: 1}) == {A: 4, B: 3, C: 3}
-    assert split_count(10, {A: 7.5, B: 0, C: 2.5}) == {A: 8, B: 0, C: 2}
-    assert split_count(1, {A: 1, B: 2, C: 1}) == {A: 0, B: 1, C: 0}
-
-
-def test_without_waiting_a_load_needs_an_end() -> None:
-    with pytest.raises(ValueError, match="a duration or a count"):
-        NoWaiting().slice_s(Steady({A: 1}), float("inf"))
-
-
-@pytest.mark.parametrize("record_format", sorted(FORMATS))
-def test_key_and_value_have_exactly_the_bytes_asked_for(record_format: str) -> None:
-    maker = FORMATS[record_format](A, 20_000, random.Random(0))
-    maker.moment(1_750_000_000_123)
-    sizes = (*range(maker.smallest_bytes, 400), *range(8_100, 8_400), 20_000)
-    for record_id in (0, 9, 63, 64, 999, 1000, 8191, 8192, 999_999_999):
-        for size in sizes:
-            key, value = maker.make(record_id, size)
-            assert len(key) + len(value) == size
-            assert int(key) == record_id % 1000
-
-
-def test_a_json_record_holds_its_fields() -> None:
-    maker = FORMATS["json"](TopicPartition('odd"name', 7), 500, random.Random(0))
-    maker.moment(1_750_000_000_123)
-    record = json.loads(maker.make(42, 500)[1])
-    assert record["id"] == 42
-    assert (record["topic"], record["partition"]) == ('odd"name', 7)
-    assert record["at"] == "2025-06-15T15:06:40.123Z"
-    assert 0 <= record["amount"] <= 1000
-    assert set(record) == {"id", "topic", "partition", "at", "amount", "padding"}
-
-
-def test_an_avro_record_holds_the_same_fields() -> None:
-    maker = FORMATS["avro"](B, 500, random.Random(0))
-    maker.moment(1_750_000_000_123)
-    encoded = BytesIO(maker.make(42, 500)[1])
-    record = fastavro.schemaless_reader(encoded, AVRO_SCHEMA, None)
-    assert encoded.read() == b""
-    assert isinstance(record, dict)
-    assert (record["id"], record["topic"], record["partition"]) == (42, "orders", 1)
-    assert record["at"].isoformat() == "2025-06-15T15:06:40.123000+00:00"
-
-
-def test_bad_records_cannot_be_decoded_and_keep_their_size() -> None:
-    good = FORMATS["json"](A, 300, random.Random(0)).make(1, 300)[1]
-    bad = FORMATS["json"](A, 300, random.Random(0)).spoil(good)
-    assert len(bad) == len(good)
-    with pytest.raises(json.JSONDecodeError):
-        json.loads(bad)
-    avro = FORMATS["avro"](A, 300, random.Random(0))
-    with pytest.raises((EOFError, ValueError, IndexError)):
-        fastavro.schemaless_reader(BytesIO(avro.spoil(avro.make(1, 300)[1])), AVRO_SCHEMA, None)
-
-
-def test_an_id_that_outgrows_the_smallest_record_is_refused() -> None:
-    maker = FORMATS["json"](A, 200, random.Random(0))
-    with pytest.raises(ConfigError, match="bytes larger"):
-        maker.make(10**12, maker.smallest_bytes)

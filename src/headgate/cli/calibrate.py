@@ -22,10 +22,11 @@ from headgate.config.pipeline import Pipeline
 from headgate.config.units import BYTES_PER_S
 from headgate.errors import ConfigError
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import LoadGenerator, NoWaiting
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
 from headgate.model import TopicPartition
-from headgate.simulation.workload import Steady
+from headgate.simulation.workload_shapes import Steady
 
 if TYPE_CHECKING:
     from headgate.controller.calibration import Calibration, Measure, Measured

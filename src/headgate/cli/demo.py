@@ -1,6 +1,5 @@
 """`headgate demo`: the whole thing on this machine, in three minutes, ending with proof."""
 
-import fcntl
 import shutil
 import signal
 import threading
@@ -25,13 +24,16 @@ from headgate.cli.logs import log_to
 from headgate.cli.pipeline_file import PIPELINE_IN_HOME
 from headgate.cli.view import render, seconds
 from headgate.errors import HeadgateError, SetupError
+from headgate.file_lock import locked
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import LoadGenerator, LoadReport
+from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
+from headgate.kafka.load_report import LoadReport
 from headgate.kafka.load_topics import prepare_topics
 from headgate.lake.latency import merge_quantiles
 from headgate.model import TopicPartition
-from headgate.simulation.workload import Workload, rise_shift_fall
+from headgate.simulation.workload import Workload
+from headgate.simulation.workload_combined import rise_shift_fall
 
 if TYPE_CHECKING:
     from headgate.config.pipeline import Pipeline
@@ -146,15 +148,12 @@ def _make_room(home: Path) -> None:
 
 @contextmanager
 def _only_demo(home: Path) -> Iterator[None]:
-    """Refuses a second demo in the same home; a lock ends with its process, however that ends."""
+    """Refuses a second demo in the same home."""
     home.parent.mkdir(parents=True, exist_ok=True)
-    with open(home.with_name(home.name + ".lock"), "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SetupError(f"a demo is running in {home}; wait for it, or choose another --home") from None
+    lock = home.with_name(home.name + ".lock")
+    with locked(lock, 0.0, f"a demo is running in {home}; wait for it, or choose another --home"):
         yield
-        Path(file.name).unlink(missing_ok=True)
+        lock.unlink(missing_ok=True)
 
 
 def _stop_on_signals() -> threading.Event:

@@ -1,6 +1,6 @@
 """`headgate experiment latency` and `headgate experiment baselines`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -29,8 +29,8 @@ def latency(
     from headgate.experiments.latency import run
 
     with _progress() as told:
-        file, note = run(out, seeds, quick, resume, told, keep_old)
-    Console().print(f"{note}Report: {file}", highlight=False)
+        report = run(out, seeds, quick, resume, told, keep_old)
+    _tell(report)
 
 
 def baselines(
@@ -46,19 +46,19 @@ def baselines(
     from headgate.experiments.baselines import run
 
     with _progress() as told:
-        file, note = run(out, seeds, quick, resume, told, keep_old)
+        report = run(out, seeds, quick, resume, told, keep_old)
+    _tell(report)
+
+
+def _tell(report: tuple[Path, str]) -> None:
+    file, note = report
     Console().print(f"{note}Report: {file}", highlight=False)
 
 
 @contextmanager
-def _progress():  # type: ignore[no-untyped-def]
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
     """A bar, and the function that moves it."""
     columns = (TextColumn("{task.description:<44}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("starting")
-
-        def told(what: str, done: int, of: int) -> None:
-            bar.update(task, description=what[:44], completed=done, total=of)
-
-        told_typed: Callable[[str, int, int], None] = told
-        yield told_typed
+        yield lambda what, done, of: bar.update(task, description=what[:44], completed=done, total=of)

@@ -23,8 +23,9 @@ from headgate.cli.output import Output
 from headgate.cli.policy_choice import chosen
 from headgate.cli.quantities import positive_s, seconds
 from headgate.config.clients import as_kafka_python
+from headgate.controller.assembly import events_within
+from headgate.controller.policy_choices import Choice
 from headgate.errors import ConfigError, KafkaUnavailable, SetupError
-from headgate.experiments.what_if import Choice, events_within
 from headgate.fleet.processes import ProcessFleet
 from headgate.groups.carrying import Carrier
 from headgate.groups.controller import GroupController, GroupSettings

@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from headgate.kafka.embedded import EmbeddedKafka, KafkaStatus
+from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.embedded_status import KafkaStatus
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -17,10 +17,10 @@ from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.config.units import BYTES_PER_S
-from headgate.controller.assembly import goal_of, policy_of
+from headgate.controller.assembly import events_within, goal_of, policy_of
 from headgate.controller.observing import in_records
 from headgate.controller.planning import Answer, Situation, listen, situation
-from headgate.experiments.what_if import Choice, buildable, events_within
+from headgate.controller.policy_choices import Choice, buildable
 from headgate.kafka.channel import Topics
 
 

@@ -7,8 +7,8 @@ from pydantic_core import PydanticCustomError
 
 from headgate.config.problems import nearest
 from headgate.config.units import unit_of
+from headgate.controller.policy_choices import Choice
 from headgate.errors import ConfigError
-from headgate.experiments.what_if import Choice
 from headgate.policies.registry import parameters_of, policy_names
 
 ALL = "all"

@@ -1,9 +1,9 @@
-"""Options with a unit: `--slo 5s`, `--last 24h`, `--record-bytes '1 kB'`."""
+"""Options with a unit: `--slo 5s`, `--rate 2MB/s`, `--record-bytes '1 kB'`."""
 
 import typer
 from pydantic_core import PydanticCustomError
 
-from headgate.config.units import BYTES, SECONDS, Unit
+from headgate.config.units import BYTES, BYTES_PER_S, SECONDS, Unit
 from headgate.simulation.start_times import PUBLISHED_T3, StartTimes
 
 
@@ -12,15 +12,16 @@ def positive_s(text: str | float) -> float:
 
 
 def seconds(text: str | float) -> float:
-    value = _parsed(SECONDS, text)
-    if not value >= 0:
-        raise typer.BadParameter(f"{text!r} must not be negative")
-    return value
+    return _not_negative(_parsed(SECONDS, text), text)
 
 
 def start_time(text: str) -> float | StartTimes:
     """Seconds, or `published`: drawn from what the group paper measured on a cluster."""
     return PUBLISHED_T3 if text.strip() == "published" else seconds(text)
+
+
+def bytes_per_s(text: str | float) -> float:
+    return _not_negative(_parsed(BYTES_PER_S, text), text)
 
 
 def positive_bytes(text: str | float) -> float:
@@ -37,4 +38,10 @@ def _parsed(unit: Unit, text: str | float) -> float:
 def _above_0(value: float, text: str | float) -> float:
     if not value > 0:
         raise typer.BadParameter(f"{text!r} must be above 0")
+    return value
+
+
+def _not_negative(value: float, text: str | float) -> float:
+    if not value >= 0:
+        raise typer.BadParameter(f"{text!r} must not be negative")
     return value

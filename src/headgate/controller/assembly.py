@@ -67,6 +67,11 @@ def queueing_s(latency_s: float, waits_s: float) -> float:
     return max(latency_s - waits_s, 0.1 * latency_s)
 
 
+def events_within(capacity_records_per_s: float, slo_s: float) -> float:
+    """v = mu · w_sla, what one consumer does within the SLO (A-2); at most a second's, for batches are of a second."""
+    return capacity_records_per_s * min(1.0, slo_s)
+
+
 def settings_of(pipeline: Pipeline) -> Settings:
     controller, fleet, policy = pipeline.controller, pipeline.fleet, pipeline.policy
     return Settings(

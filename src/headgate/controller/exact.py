@@ -14,7 +14,11 @@ import numpy as np
 
 from headgate.controller.machine import Controller
 from headgate.controller.settings import Settings
-from headgate.controller.virtual import TABLE, Behaviour, MemoryChannel, MemoryFleet, SimulatedConsumer, VirtualClock
+from headgate.controller.virtual_behaviour import Behaviour
+from headgate.controller.virtual_channel import MemoryChannel
+from headgate.controller.virtual_clock import VirtualClock
+from headgate.controller.virtual_consumer import SimulatedConsumer
+from headgate.controller.virtual_fleet import MemoryFleet
 from headgate.model import TopicPartition
 from headgate.model.capacity import CapacityMeter, Estimate
 from headgate.model.messages import DecisionRecord, Measurement, PartitionRate
@@ -62,10 +66,7 @@ class ExactConsumer(SimulatedConsumer):
             done = self.topic.committed[partition.partition]
             if done > self.positions[partition]:
                 self.positions[partition] = done
-                self.clock.after(
-                    self.behaviour.commit_s(),
-                    lambda p=partition, n=done: self.channel.land(p, n),  # type: ignore[misc]
-                )
+                self._land(partition, done)
 
     def _beat(self) -> None:
         records, busy_s = self.metered
@@ -79,9 +80,7 @@ class ExactConsumer(SimulatedConsumer):
             SimulatedConsumer._obey(self)
 
     def _position(self, partitions: frozenset[TopicPartition]) -> None:
-        self.positions = {p: self.channel.ledger().get((TABLE, p), 0) for p in partitions} | {
-            p: n for p, n in self.positions.items() if p in partitions
-        }
+        SimulatedConsumer._position(self, partitions)
         wanted = {p.partition for p in partitions}
         if wanted - self.engine.partitions:
             self.engine.free_s = max(self.engine.free_s, self.clock.now_s() - self.began_s)
@@ -114,12 +113,7 @@ class ExactFleet(MemoryFleet):
     def _new_life(self, consumer_id: int) -> ExactConsumer:
         now = self._clock.now_s() - self._began_s
         life = ExactConsumer(
-            consumer_id,
-            next(self._numbers),
-            self._clock,
-            self._channel,
-            self._behaviour,
-            self._volumes[consumer_id],
+            *self._given(consumer_id),
             topic=self._topic,
             engine=self._new_engine(consumer_id, now),
             began_s=self._began_s,

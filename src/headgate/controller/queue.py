@@ -9,7 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headgate.controller.virtual import Behaviour, MemoryChannel, MemoryFleet, SimulatedConsumer, VirtualClock
+from headgate.controller.virtual_behaviour import Behaviour
+from headgate.controller.virtual_channel import MemoryChannel
+from headgate.controller.virtual_clock import VirtualClock
+from headgate.controller.virtual_consumer import SimulatedConsumer
+from headgate.controller.virtual_fleet import MemoryFleet
 from headgate.kafka.rates import Counter, Sample, WriteRates
 from headgate.model import TopicPartition
 from headgate.model.messages import Measurement, PartitionRate
@@ -109,12 +113,7 @@ class QueueFleet(MemoryFleet):
 
     def _new_life(self, consumer_id: int) -> QueueConsumer:
         return QueueConsumer(
-            consumer_id,
-            next(self._numbers),
-            self._clock,
-            self._channel,
-            self._behaviour,
-            self._volumes[consumer_id],
+            *self._given(consumer_id),
             queue=self._queue,
             records_per_cycle=self._records_per_cycle,
             done=self.done,

@@ -19,12 +19,15 @@ from headgate.errors import HeadgateError
 from headgate.experiments.handovers import LiveRun, LoadStep
 from headgate.kafka.channel import BEGINNING, Tail, Topics
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.load import LoadGenerator, RealTime
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_pace import RealTime
 from headgate.kafka.load_records import FixedSize
 from headgate.kafka.load_topics import prepare_topics
 from headgate.model import TopicPartition
 from headgate.model.messages import CycleRecord, DecisionRecord, Measurement
-from headgate.simulation.workload import Phases, RandomWalk, Step
+from headgate.simulation.workload_combined import Phases
+from headgate.simulation.workload_random import RandomWalk
+from headgate.simulation.workload_shapes import Step
 
 _TOPIC = "events"
 _RECORD_BYTES = 500

@@ -34,7 +34,8 @@ class Settings:
     starts: tuple[str, ...] = e3.STARTS
     exact_deltas: tuple[int, ...] = (5, 15, 25)
     exact_every: int = 10
-    """Of 100 iterations on 40 partitions, every how many are solved exactly."""
+    """Of 100 iterations, every how many are solved exactly."""
+    exact_partitions: int = 40
 
     @classmethod
     def quick(cls) -> "Settings":
@@ -53,7 +54,7 @@ class Settings:
         ]
 
     def exact_cases(self) -> list[e3.Case]:
-        return [e3.Case("uniform", delta, 1, 100, partitions=40) for delta in self.exact_deltas]
+        return [e3.Case("uniform", delta, 1, 100, self.exact_partitions) for delta in self.exact_deltas]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,9 @@ def _rows(case: e3.Case, advance: Advance) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """One packing of 40 partitions beside the exact answers from the same assignment."""
+    """One packing beside the exact answers from the same assignment."""
 
+    partitions: int
     delta: int
     iteration: int
     price: float
@@ -126,7 +128,7 @@ def distances(settings: Settings, advance: Advance) -> list[Distance]:
     found: list[Distance] = []
     for case in settings.exact_cases():
         for price in (DEFAULT_PRICE, inf):
-            advance(f"optimum of 40 partitions, δ {case.delta_percent}, price {price:g}")
+            advance(f"optimum of {case.partitions} partitions, δ {case.delta_percent}, price {price:g}")
             found += _distances(case, price, settings.exact_every)
     return found
 
@@ -140,6 +142,7 @@ def _distances(case: e3.Case, price: float, every: int) -> Iterator[Distance]:
             best = exact.solve(rates, capacity, before)
             calmest = exact.solve(rates, capacity, before, improving=after)
             yield Distance(
+                case.partitions,
                 case.delta_percent,
                 iteration,
                 price,

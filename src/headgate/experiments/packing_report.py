@@ -211,7 +211,7 @@ def _other_starts(rows: Sequence[Row], deltas: Sequence[int]) -> Iterable[str]:
 
 
 def _optimum(exact: Sequence[Distance]) -> Iterable[str]:
-    yield "## Distance to the optimum on 40 partitions"
+    yield f"## Distance to the optimum on {exact[0].partitions} partitions"
     yield ""
     yield "Every few iterations the exact solver starts from the same assignment as ours: once for the fewest"
     yield "consumers, once for the least moved weight with as many consumers as ours used. Where"

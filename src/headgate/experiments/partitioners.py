@@ -12,7 +12,8 @@ from headgate.experiments.partitioners_cases import SCENARIOS, Cell, Part, cells
 from headgate.experiments.partitioners_faults import Faults, create_topics, measure_faults
 from headgate.experiments.partitioners_live import BROKER_SETTINGS, FREE, Brokers, LeadIn, Size, measure
 from headgate.experiments.partitioners_results import MIB, Results, Run
-from headgate.kafka.embedded import EmbeddedKafka, run_kafka_tool
+from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.java_programs import run_kafka_tool
 
 Told = Callable[[str, int, int], None]
 """What runs, how many are done, of how many."""

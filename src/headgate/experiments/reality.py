@@ -12,10 +12,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from headgate.config.pipeline import Pipeline
+from headgate.controller.policy_choices import Choice
 from headgate.controller.recording import Recording
 from headgate.errors import ConfigError
 from headgate.experiments.plots import save
-from headgate.experiments.what_if import Choice, Circumstances, Comparison, compare
+from headgate.experiments.what_if import Comparison, compare
+from headgate.experiments.what_if_circumstances import Circumstances
 from headgate.lake.latency import merge_quantiles
 from headgate.model.messages import CommitRecord, DecisionRecord
 from headgate.simulation.arrivals import Floats

@@ -1,6 +1,5 @@
 """One broker of the embedded Kafka as an operating-system process: its settings, its storage, its life and death."""
 
-import os
 import re
 import shutil
 import signal
@@ -11,14 +10,11 @@ from pathlib import Path
 
 import psutil
 
-from headgate import jars
 from headgate.errors import SetupError
+from headgate.kafka.java_programs import java_command
 
 LOOPBACK = "127.0.0.1"
 FORMAT_DEADLINE_S = 120.0
-# Compiling with C1 only took about 30 % less CPU until the broker was ready (two runs each, on two cores); the time
-# until it was ready did not differ beyond the noise.
-JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64M", "-Xmx384M", "-Djava.awt.headless=true")
 MAX_MESSAGE_BYTES = 16 * 1024**2
 
 LOG4J2_PROPERTIES = """\
@@ -47,14 +43,6 @@ class Node:
     id: int
     port: int
     controller_port: int
-
-
-def java_command(*arguments: str) -> tuple[list[str], dict[str, str]]:
-    """The command line and the environment that run something from Kafka's jars."""
-    class_path = os.pathsep.join(map(str, jars.resolve(jars.KAFKA)))
-    # In the environment the class path does not drown the rest of the command line in `ps`.
-    environment = {**os.environ, "CLASSPATH": class_path, "LC_ALL": "C.UTF-8"}
-    return [str(jars.java()), *JVM_OPTIONS, *arguments], environment
 
 
 def server_properties(

@@ -1,101 +1,27 @@
 """A real Apache Kafka on this machine, one to three brokers, for trying things out and for tests."""
 
-import base64
 import contextlib
-import fcntl
-import json
-import random
 import signal
-import socket
-import subprocess
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
-import psutil
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headgate import jars
-from headgate.errors import HeadgateError, KafkaUnavailable, SetupError
-from headgate.kafka.broker_process import LOOPBACK, BrokerProcess, Node, java_command
+from headgate.errors import KafkaUnavailable, SetupError
+from headgate.file_lock import locked
+from headgate.kafka.broker_process import BrokerProcess, Node
+from headgate.kafka.embedded_cluster import Cluster
+from headgate.kafka.embedded_status import KafkaStatus, brokers_seen, quiet_admin, status_of
+from headgate.kafka.local_ports import accepts, check_free
 
 START_DEADLINE_S = 90.0
 STOP_DEADLINE_S = 30.0
 LOCK_DEADLINE_S = 180.0
-ANSWER_DEADLINE_S = 2.0
 POLL_S = 0.05
-# Below the ports that systems hand to outgoing connections: a client that keeps knocking while the broker is away
-# must not be given the broker's own port.
-FREE_PORTS = range(20_000, 30_000)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerStatus:
-    id: int
-    port: int
-    controller_port: int
-    pid: int | None
-    """None while it does not run."""
-    reachable: bool
-    """It answered a metadata request."""
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaStatus:
-    home: Path
-    version: str
-    bootstrap: str
-    brokers: tuple[BrokerStatus, ...]
-
-    @property
-    def running(self) -> bool:
-        """At least one broker's process is alive."""
-        return any(broker.pid is not None for broker in self.brokers)
-
-    @property
-    def ready(self) -> bool:
-        """Every broker answers."""
-        return all(broker.reachable for broker in self.brokers)
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """What a home remembers between runs (`cluster.json`)."""
-
-    cluster_id: str
-    version: str
-    nodes: tuple[Node, ...]
-
-    @classmethod
-    def new(cls, brokers: int, port: int | None) -> "Cluster":
-        # Kafka's ids are the URL-safe base64 of a UUID; with a leading dash the storage tool would see an option.
-        ids = (base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=") for _ in range(1000))
-        cluster_id = next(id for id in ids if not id.startswith("-"))
-        first = port if port is not None else _free_ports(2 * brokers)
-        return cls(cluster_id, jars.KAFKA_VERSION, _nodes(brokers, first))
-
-    def moved_to(self, port: int) -> "Cluster":
-        return Cluster(self.cluster_id, self.version, _nodes(len(self.nodes), port))
-
-    @classmethod
-    def read(cls, path: Path) -> "Cluster | None":
-        try:
-            kept = json.loads(path.read_text())
-            return cls(kept["cluster_id"], kept["version"], tuple(Node(**node) for node in kept["nodes"]))
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError) as error:
-            raise SetupError(f"{path} is damaged ({error}): restore it, or choose another home for Kafka") from error
-
-    def write(self, path: Path) -> None:
-        scratch = path.with_suffix(".new")
-        scratch.write_text(json.dumps(asdict(self), indent=1) + "\n")
-        scratch.replace(path)
 
 
 class EmbeddedKafka:
@@ -126,7 +52,7 @@ class EmbeddedKafka:
 
     @property
     def bootstrap(self) -> str:
-        return _bootstrap(self._known().nodes)
+        return self._known().bootstrap
 
     def start(self, progress: jars.Progress | None = None, deadline_s: float = START_DEADLINE_S) -> bool:
         """Starts every broker that does not run and waits until all answer; False if there was nothing to start."""
@@ -136,8 +62,8 @@ class EmbeddedKafka:
             cluster = self._cluster_to_start()
             missing = [broker for broker in self._brokers_of(cluster) if broker.process() is None]
             for broker in missing:
-                _check_free(broker.node.port)
-                _check_free(broker.node.controller_port)
+                check_free(broker.node.port)
+                check_free(broker.node.controller_port)
             cluster.write(self._file)
             started = False
             try:
@@ -147,7 +73,7 @@ class EmbeddedKafka:
                         list(formatting.map(lambda broker: self._prepare(broker, cluster), missing))
                 for broker in missing:
                     broker.launch()
-                tell(f"waiting for Kafka on {_bootstrap(cluster.nodes)}")
+                tell(f"waiting for Kafka on {cluster.bootstrap}")
                 self._wait_until_ready(cluster, missing, deadline_s)
                 started = True
             finally:
@@ -188,8 +114,8 @@ class EmbeddedKafka:
     def status(self) -> KafkaStatus:
         cluster = self._known()
         with ThreadPoolExecutor() as asking:
-            brokers = tuple(asking.map(_status_of, self._brokers_of(cluster)))
-        return KafkaStatus(self.home, cluster.version, _bootstrap(cluster.nodes), brokers)
+            brokers = tuple(asking.map(status_of, self._brokers_of(cluster)))
+        return KafkaStatus(self.home, cluster.version, cluster.bootstrap, brokers)
 
     def __enter__(self) -> "EmbeddedKafka":
         self.start()
@@ -248,10 +174,10 @@ class EmbeddedKafka:
                         f"broker {broker.node.id} ended while starting: {broker.complaint()}; "
                         f"its logs are in {broker.logs}"
                     )
-            waiting_for = [node for node in waiting_for if not _accepts(node.port)]
+            waiting_for = [node for node in waiting_for if not accepts(node.port)]
             if not waiting_for:
-                admin = admin or _admin(_bootstrap(cluster.nodes))
-                if _brokers_seen(admin) == len(cluster.nodes):
+                admin = admin or quiet_admin(cluster.bootstrap)
+                if brokers_seen(admin) == len(cluster.nodes):
                     return
             if time.monotonic() > deadline:
                 raise KafkaUnavailable(
@@ -262,50 +188,19 @@ class EmbeddedKafka:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """One start or stop at a time; the system releases the lock when its holder dies."""
+        """One start or stop at a time."""
         try:
             self.home.mkdir(parents=True, exist_ok=True)
-            lock = (self.home / "lock").open("a")
         except OSError as error:
             raise SetupError(
                 f"Kafka cannot live in {self.home} ({error.strerror}): choose a folder you can write to"
             ) from error
-        deadline = time.monotonic() + LOCK_DEADLINE_S
-        with lock:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise SetupError(
-                            f"another process has been starting or stopping the Kafka in {self.home} "
-                            f"for {LOCK_DEADLINE_S:.0f} s: end it and try again"
-                        ) from None
-                    time.sleep(POLL_S)
-            yield
-
-
-def run_kafka_tool(main_class: str, *args: str, timeout_s: float = 60.0) -> str:
-    """Runs one of Kafka's own tools, for example org.apache.kafka.tools.consumer.group.ConsumerGroupCommand."""
-    command, environment = java_command("-Dlog4j2.level=OFF", main_class, *args)
-    tool = main_class.rpartition(".")[2]
-    try:
-        ran = subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
+        taken = (
+            f"another process has been starting or stopping the Kafka in {self.home} "
+            f"for {LOCK_DEADLINE_S:.0f} s: end it and try again"
         )
-    except subprocess.TimeoutExpired:
-        raise KafkaUnavailable(f"{tool} did not end within {timeout_s:g} s: check that Kafka is running") from None
-    if ran.returncode != 0:
-        said = (ran.stderr.strip() or ran.stdout.strip() or "it said nothing").splitlines()
-        raise HeadgateError(f"{tool} failed with exit code {ran.returncode}: {said[0]}")
-    return ran.stdout
+        with locked(self.home / "lock", LOCK_DEADLINE_S, taken):
+            yield
 
 
 def _end(brokers: Sequence[BrokerProcess], first: signal.Signals, deadline_s: float) -> bool:
@@ -328,74 +223,3 @@ def _wait_for_end(brokers: Sequence[BrokerProcess], deadline_s: float) -> list[B
     while (left := [broker for broker in left if broker.process()]) and time.monotonic() < deadline:
         time.sleep(POLL_S)
     return left
-
-
-def _status_of(broker: BrokerProcess) -> BrokerStatus:
-    process, node = broker.process(), broker.node
-    answers = process is not None and _accepts(node.port) and _brokers_seen(_admin(f"{LOOPBACK}:{node.port}")) > 0
-    return BrokerStatus(node.id, node.port, node.controller_port, process.pid if process else None, answers)
-
-
-def _bootstrap(nodes: Sequence[Node]) -> str:
-    return ",".join(f"{LOOPBACK}:{node.port}" for node in nodes)
-
-
-def _nodes(brokers: int, first_port: int) -> tuple[Node, ...]:
-    return tuple(Node(n + 1, first_port + n, first_port + brokers + n) for n in range(brokers))
-
-
-def _admin(bootstrap: str) -> AdminClient:
-    # While a broker comes up, failed connections are expected and must not reach the terminal.
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200})
-
-
-def _brokers_seen(admin: AdminClient) -> int:
-    try:
-        return len(admin.list_topics(timeout=ANSWER_DEADLINE_S).brokers)
-    except KafkaException:
-        return 0  # not yet
-
-
-def _accepts(port: int) -> bool:
-    try:
-        with socket.create_connection((LOOPBACK, port), timeout=ANSWER_DEADLINE_S):
-            return True
-    except OSError:
-        return False
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As Kafka does: connections of an earlier life that are still closing do not count.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            return False
-        return True
-
-
-def _free_ports(count: int) -> int:
-    """The first of `count` neighbouring free ports, at random so that two homes rarely meet."""
-    for _ in range(200):
-        first = random.choice(FREE_PORTS[:-count])
-        if all(_is_free(first + n) for n in range(count)):
-            return first
-    raise SetupError(
-        f"no {count} neighbouring free ports between {FREE_PORTS[0]} and {FREE_PORTS[-1]}: choose one with --port"
-    )
-
-
-def _check_free(port: int) -> None:
-    if not _is_free(port):
-        raise SetupError(
-            f"port {port} on {LOOPBACK} is taken{_by_whom(port)}: stop what uses it, or choose another one with --port"
-        )
-
-
-def _by_whom(port: int) -> str:
-    try:
-        found = [c.pid for c in psutil.net_connections("tcp") if c.laddr and c.laddr.port == port and c.pid]
-        return f" by {psutil.Process(found[0]).name()} (pid {found[0]})" if found else ""
-    except (psutil.Error, OSError):
-        return ""  # some systems show this to the administrator only

@@ -5,271 +5,27 @@ repeated, and the counts a broker must hold afterwards are known exactly: `LoadR
 """
 
 import logging
-import random
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from math import floor, inf
-from typing import Protocol
+from math import inf
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from headgate.errors import ConfigError
+from headgate.kafka.load_pace import Pace, RealTime
 from headgate.kafka.load_records import FORMATS, RecordFormat, RecordSize
+from headgate.kafka.load_report import LoadProgress, LoadReport
+from headgate.kafka.load_stream import Stream, split_count
 from headgate.kafka.load_topics import BROKER_DEFAULT, ENVELOPE_BYTES, all_end_offsets, prepare_topics
 from headgate.model import TopicPartition
 from headgate.simulation.workload import Workload, time_until, volumes
 
 log = logging.getLogger(__name__)
 
-
-# --------------------------------------------------------------------------------------------------------- pace
-
-
-class Pace(Protocol):
-    """When records are written. What is written does not depend on it."""
-
-    def slice_s(self, workload: Workload, end_s: float) -> float:
-        """The workload is cut into slices of this length, each written at its end."""
-        ...
-
-    def begin(self) -> None: ...
-
-    def wait_until(self, t_s: float, stop: threading.Event) -> float:
-        """Returns when the slice ending at `t_s` is due or `stop` is set: how many seconds too late that is."""
-        ...
-
-
-class RealTime:
-    """Workload seconds are real seconds; a generator that falls behind catches up as fast as it can."""
-
-    _SLICE_S = 0.02
-
-    def __init__(self) -> None:
-        self._begun_s = time.monotonic()
-
-    def slice_s(self, workload: Workload, end_s: float) -> float:
-        return self._SLICE_S
-
-    def begin(self) -> None:
-        self._begun_s = time.monotonic()
-
-    def wait_until(self, t_s: float, stop: threading.Event) -> float:
-        ahead_s = self._begun_s + t_s - time.monotonic()
-        if ahead_s > 0:
-            stop.wait(ahead_s)
-        return max(0.0, -ahead_s)
-
-
-class NoWaiting:
-    """The same records as in real time, as fast as the brokers take them."""
-
-    _SLICE_BYTES = 1 << 18
-
-    def slice_s(self, workload: Workload, end_s: float) -> float:
-        if end_s == inf:
-            raise ValueError("without waiting a load needs an end: give a duration or a count")
-        total_bytes = sum(volumes(workload, 0.0, end_s).values())
-        return end_s / max(1, floor(total_bytes / self._SLICE_BYTES))
-
-    def begin(self) -> None:
-        """Nothing to remember."""
-
-    def wait_until(self, t_s: float, stop: threading.Event) -> float:
-        return 0.0
-
-
-# ------------------------------------------------------------------------------------------------------- report
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionReport:
-    records: int
-    """Acknowledged by the brokers, bad ones included: this many offsets."""
-    bad: int
-    """How many of them cannot be decoded, on purpose."""
-    payload_bytes: int
-    """Key and value bytes of the acknowledged records."""
-    first_offset: int | None
-    last_offset: int | None
-    failed: int
-    """Given up after all retries. Kafka may hold some of them nevertheless: it did not answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadReport:
-    partitions: Mapping[TopicPartition, PartitionReport]
-    elapsed_s: float
-    """Real time from the first record to the last acknowledgement."""
-    interrupted: bool
-    """Stopped before its duration or count was reached."""
-    errors: Mapping[str, int]
-    """What the failed records failed of, and how often."""
-
-    @property
-    def records(self) -> int:
-        return sum(report.records for report in self.partitions.values())
-
-    @property
-    def bad(self) -> int:
-        return sum(report.bad for report in self.partitions.values())
-
-    @property
-    def payload_bytes(self) -> int:
-        return sum(report.payload_bytes for report in self.partitions.values())
-
-    @property
-    def failed(self) -> int:
-        return sum(report.failed for report in self.partitions.values())
-
-    def as_json(self) -> dict[str, dict[str, dict[str, int | None]]]:
-        """{topic: {partition: {"records", "bytes", "bad", …}}}."""
-        topics: dict[str, dict[str, dict[str, int | None]]] = {}
-        for partition, report in sorted(self.partitions.items()):
-            topics.setdefault(partition.topic, {})[str(partition.partition)] = {
-                "records": report.records,
-                "bytes": report.payload_bytes,
-                "bad": report.bad,
-                "failed": report.failed,
-                "first_offset": report.first_offset,
-                "last_offset": report.last_offset,
-            }
-        return topics
-
-
-@dataclass(frozen=True, slots=True)
-class LoadProgress:
-    t_s: float
-    """How far into the workload the generator is."""
-    end_s: float
-    """Where it ends; infinite if it runs until it is stopped."""
-    target_bytes_per_s: float
-    """The workload's total at this moment."""
-    records: int
-    payload_bytes: int
-    failed: int
-    behind_s: float
-    """How late the newest slice was written; more than a moment means that the machine or the brokers are full."""
-
-
-# ---------------------------------------------------------------------------------------------------- generator
-
 _PROGRESS_EVERY_S = 0.2
-_ROUNDING_BYTES = 1e-3
-"""A record is due when all but this much of it has accumulated: sums of floats are not exact."""
-
-
-class Carry:
-    """Turns bytes due into whole records; the part of a record that is left waits for the next slice.
-
-    So a partition's records always add up to the integral of its rate, less a part of one record.
-    """
-
-    def __init__(self, size: RecordSize, chance: random.Random) -> None:
-        self._size = size
-        self._chance = chance
-        self._target_bytes = 0.0
-        self._written_bytes = 0
-        self._next = size.draw(chance)
-
-    def complete(self, due_bytes: float) -> list[int]:
-        """Sizes of the records that these bytes complete."""
-        self._target_bytes += due_bytes
-        sizes = []
-        while self._written_bytes + self._next <= self._target_bytes + _ROUNDING_BYTES:
-            sizes.append(self._take())
-        return sizes
-
-    def regardless(self, count: int) -> list[int]:
-        """Sizes of the next `count` records, due or not."""
-        return [self._take() for _ in range(count)]
-
-    def _take(self) -> int:
-        size = self._next
-        self._written_bytes += size
-        self._next = self._size.draw(self._chance)
-        return size
-
-
-def split_count(count: int, shares: Mapping[TopicPartition, float]) -> dict[TopicPartition, int]:
-    """`count` records divided in proportion to `shares`, whole and exact: largest remainders get the rest."""
-    total = sum(shares.values())
-    exact = {partition: count * share / total for partition, share in shares.items()}
-    split = {partition: floor(part + 1e-9) for partition, part in exact.items()}
-    by_remainder = sorted(exact, key=lambda partition: split[partition] - exact[partition])
-    for partition in by_remainder[: count - sum(split.values())]:
-        split[partition] += 1
-    return split
-
-
-class _Stream:
-    """One partition: what it is to receive, and what the brokers acknowledged."""
-
-    def __init__(
-        self,
-        partition: TopicPartition,
-        first_id: int,
-        size: RecordSize,
-        make: RecordFormat,
-        bad_share: float,
-        seed: int,
-    ) -> None:
-        def chance(of: str) -> random.Random:
-            return random.Random(f"{seed}/{partition}/{of}")
-
-        self.partition = partition
-        self.carry = Carry(size, chance("size"))
-        self.maker = make(partition, size.largest, chance("content"))
-        if size.smallest < self.maker.smallest_bytes:
-            raise ConfigError(
-                f"a record of {size.smallest} bytes cannot hold the fields of {partition}: "
-                f"let records have {self.maker.smallest_bytes} bytes or more, or use the raw format"
-            )
-        self._bad_share = bad_share
-        self._bad_chance = chance("bad")
-        self._next_id = first_id
-        self.queued = 0
-        self.errors: Counter[str] = Counter()
-        self.records = self.bad = self.payload_bytes = 0
-        self.first_offset: int | None = None
-        self.last_offset: int | None = None
-
-    def next_record(self, size: int) -> tuple[bytes, bytes, Callable[[KafkaError | None, Message], None]]:
-        """Key, value and who is to be told of its delivery."""
-        key, value = self.maker.make(self._next_id, size)
-        self._next_id += 1
-        self.queued += 1
-        if self._bad_share and self._bad_chance.random() < self._bad_share:
-            return key, self.maker.spoil(value), self._bad_delivered
-        return key, value, self._delivered
-
-    def _bad_delivered(self, error: KafkaError | None, message: Message) -> None:
-        self.bad += error is None
-        self._delivered(error, message)
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self.errors[error.str()] += 1
-            return
-        offset = message.offset()
-        if self.first_offset is None:
-            self.first_offset = offset
-        self.last_offset = offset
-        self.records += 1
-        self.payload_bytes += len(message.key() or b"") + len(message.value() or b"")
-
-    def report(self) -> PartitionReport:
-        return PartitionReport(
-            self.records,
-            self.bad,
-            self.payload_bytes,
-            self.first_offset,
-            self.last_offset,
-            self.errors.total(),
-        )
 
 
 class LoadGenerator:
@@ -361,12 +117,12 @@ class LoadGenerator:
         """Stop waiting for answers after a stop: what is still in flight counts as failed. For any thread."""
         self._given_up.set()
 
-    def _streams(self) -> dict[TopicPartition, _Stream]:
+    def _streams(self) -> dict[TopicPartition, Stream]:
         admin = AdminClient({**self._client_settings, "bootstrap.servers": self._bootstrap}, logger=log)
         partitions = prepare_topics(admin, self._topics, self._replication, self._size.largest)
         # Ids go on where the partition ends, so that no two runs give the same id.
         ends = all_end_offsets(admin, partitions)
-        return {p: _Stream(p, ends[p], self._size, self._format, self._bad_share, self._seed) for p in partitions}
+        return {p: Stream(p, ends[p], self._size, self._format, self._bad_share, self._seed) for p in partitions}
 
     def _producer(self) -> Producer:
         return Producer(
@@ -386,7 +142,7 @@ class LoadGenerator:
     def _write(
         self,
         producer: Producer,
-        streams: Mapping[TopicPartition, _Stream],
+        streams: Mapping[TopicPartition, Stream],
         end_s: float,
         slice_s: float,
         quotas: Mapping[TopicPartition, int] | None,
@@ -420,7 +176,7 @@ class LoadGenerator:
                 return False
         return True
 
-    def _hand_over(self, producer: Producer, stream: _Stream, sizes: list[int], stop: threading.Event) -> bool:
+    def _hand_over(self, producer: Producer, stream: Stream, sizes: list[int], stop: threading.Event) -> bool:
         topic, number = stream.partition.topic, stream.partition.partition
         for i, size in enumerate(sizes):
             if i % 256 == 0:
@@ -454,7 +210,7 @@ class LoadGenerator:
             producer.flush(5)
 
     def _progress(
-        self, streams: Mapping[TopicPartition, _Stream], t_s: float, end_s: float, behind_s: float
+        self, streams: Mapping[TopicPartition, Stream], t_s: float, end_s: float, behind_s: float
     ) -> LoadProgress:
         return LoadProgress(
             t_s,

@@ -15,7 +15,7 @@ import numpy as np
 from headgate.model import Assignment, ConsumerLoad, Decision, Observation, PartitionLoad, Plan
 from headgate.simulation.arrivals import Floats
 from headgate.simulation.group import CAUSE_OF, Change, GroupSettings, partition_of
-from headgate.simulation.outcome import TIME_BINS
+from headgate.simulation.outcome import TIME_BINS, Changing
 from headgate.simulation.run import Decides
 
 
@@ -72,7 +72,7 @@ class _Waits:
 
 
 @dataclass(frozen=True)
-class FluidOutcome:
+class FluidOutcome(Changing):
     records: float
     late: float
     replica_minutes: float
@@ -88,18 +88,6 @@ class FluidOutcome:
     @property
     def sla_percent(self) -> float:
         return 100.0 * (1 - self.late / self.records) if self.records else 100.0
-
-    @property
-    def moves(self) -> int:
-        return sum(c.moved for c in self.changes)
-
-    @property
-    def ups(self) -> int:
-        return sum(c.added for c in self.changes)
-
-    @property
-    def downs(self) -> int:
-        return sum(c.removed for c in self.changes)
 
     def quantile_s(self, q: float) -> float:
         """To about 2 %."""

@@ -48,8 +48,27 @@ class Result(Protocol):
         ...
 
 
+class Changing:
+    """A run's changes, added up."""
+
+    changes: tuple[Change, ...]
+
+    @property
+    def ups(self) -> int:
+        """Replicas added (A-6)."""
+        return sum(c.added for c in self.changes)
+
+    @property
+    def downs(self) -> int:
+        return sum(c.removed for c in self.changes)
+
+    @property
+    def moves(self) -> int:
+        return sum(c.moved for c in self.changes)
+
+
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Changing):
     arrived_s: tuple[Floats, ...]
     latency_s: tuple[Floats, ...]
     """Per partition and record: completion minus arrival (E-38)."""
@@ -90,25 +109,11 @@ class Outcome:
     @property
     def sla_percent(self) -> float:
         """Share of all events done within the SLO, those a rebalance delayed included."""
-        late = int(np.count_nonzero(self.all_latencies_s > self.slo_s + 1e-6))
-        return 100.0 * (1 - late / max(1, len(self.all_latencies_s)))
+        return 100.0 * (1 - self.violations / max(1, len(self.all_latencies_s)))
 
     @property
     def violations(self) -> int:
         return int(np.count_nonzero(self.all_latencies_s > self.slo_s + 1e-6))
-
-    @property
-    def ups(self) -> int:
-        """Replicas added (A-6)."""
-        return sum(c.added for c in self.changes)
-
-    @property
-    def downs(self) -> int:
-        return sum(c.removed for c in self.changes)
-
-    @property
-    def moves(self) -> int:
-        return sum(c.moved for c in self.changes)
 
     @property
     def actions(self) -> Counter[str]:
