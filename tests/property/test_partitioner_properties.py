@@ -3,12 +3,14 @@
 from collections import Counter
 from itertools import product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.producers.protocol import Bindable, ClusterView
 from headgate.producers.registry import build_partitioner
-from headgate.producers.sqf import ShortestQueueFirst, shortest_first
+from headgate.producers.sqf import ShortestQueueFirst, shortest_first, turns_behind
+from headgate.producers.turns import poured
 from headgate.topology.cluster import Topology
 from tests.topologies import topologies
 
@@ -84,3 +86,22 @@ def test_choosing_ahead_is_choosing_one_by_one(usage: list[float], records: int)
         used[node] += 1
         expected.append(node)
     assert shortest_first(usage, records) == expected
+
+
+@given(usage=st.lists(st.integers(0, 10**9), min_size=1, max_size=30), records=st.integers(1, 200))
+def test_choosing_ahead_takes_memory_for_the_records_and_the_nodes_and_not_for_their_product(
+    usage: list[int], records: int
+) -> None:
+    """As few as that, and enough: either all catch up, or every record has a turn."""
+    turns = turns_behind(usage, records)
+    assert len(turns) <= records + 2 * len(usage)
+    assert len(turns) >= min(records, sum(max(usage) - used for used in usage))
+
+
+@given(usage=st.lists(halves, min_size=1, max_size=6), rows=st.integers(1, 80))
+def test_pouring_ends_at_one_level_that_the_others_are_above(usage: list[float], rows: int) -> None:
+    shares = poured(usage, rows)
+    assert sum(shares) == pytest.approx(rows)
+    ends = [used + share for used, share in zip(usage, shares, strict=True) if share > 0]
+    assert max(ends) == pytest.approx(min(ends))
+    assert all(used >= min(ends) - 1e-9 for used, share in zip(usage, shares, strict=True) if not share)
