@@ -1,6 +1,7 @@
 """What producers use for every record is held against the partitioners as published."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -12,7 +13,9 @@ from headgate.producers.registry import build_partitioner
 from headgate.producers.sqf import ShortestQueueFirst, shortest_first, turns_behind
 from headgate.producers.turns import poured
 from headgate.topology.cluster import Topology
-from tests.topologies import topologies
+from headgate.topology.load import shared_sqf_load
+from headgate.topology.masks import NodeBits, spreads_of
+from tests.topologies import healthy_topologies, topologies
 
 
 def zero() -> int:
@@ -73,6 +76,24 @@ def test_many_choices_at_once_are_those_one_by_one(topology: Topology, data: st.
         expected = [slow.partition(topic, None, b"", view) for _ in range(records + 1)]
         assert [*fast.ahead(topic, view, records), choice()] == expected
     assert slow.usage(view) == fast.usage(view)
+
+
+@settings(max_examples=25)
+@given(topology=healthy_topologies(most_nodes=4, most_topics=4), data=st.data())
+def test_a_shared_sqf_sends_what_the_load_model_predicts(topology: Topology, data: st.DataObject) -> None:
+    """B-24: 4,000 records, of every topic as many as its rate asks for, interleaved."""
+    rates = [data.draw(st.integers(1, 4)) for _ in topology.topics]
+    topology = topology.changed(replace(t, rate=float(r)) for t, r in zip(topology.topics, rates, strict=True))
+    view, sqf, due = ClusterView.of(topology), ShortestQueueFirst(start=zero), [0.0] * len(rates)
+    for _ in range(4_000):
+        due = [owed + rate / sum(rates) for owed, rate in zip(due, rates, strict=True)]
+        most = max(range(len(due)), key=lambda n: due[n])
+        due[most] -= 1
+        sqf.partition(topology.topics[most].name, None, b"", view)
+    nodes = [node.id for node in topology.nodes]
+    predicted = shared_sqf_load(list(spreads_of(topology, NodeBits.of(topology)).values()), nodes).load
+    for node, used in sqf.usage(view).items():
+        assert used / 4_000 == pytest.approx(predicted[node] / sum(rates), abs=0.005)
 
 
 halves = st.integers(0, 100).map(lambda n: n / 2)

@@ -53,6 +53,14 @@ def test_improved_makes_the_choices_of_the_default() -> None:
         assert default.partition("A", b"key", b"", view) == improved.partition("A", b"key", b"", view)
 
 
+@pytest.mark.parametrize("kind", [DefaultRoundRobin, Improved])
+def test_a_counter_that_reaches_its_end_goes_on_at_zero(kind: type[DefaultRoundRobin | Improved]) -> None:
+    """B-28: 2^31 - 2 is divisible by 3; then 2^31 - 1, and after it 0, as the sign is dropped."""
+    assert (2**31 - 2) % 3 == 0
+    partitioner, view = kind(lambda: 2**31 - 2), ClusterView.of(U)
+    assert [partitioner.partition("A", None, b"", view) for _ in range(5)] == [0, 1, 0, 1, 2]
+
+
 def test_a_key_keeps_its_partition_while_its_leader_is_away() -> None:
     without = ClusterView.of(failed(cluster({"A": [[1], [2]]}, nodes=2), [1]))
     keys = [b"%d" % n for n in range(50)]
