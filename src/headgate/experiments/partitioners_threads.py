@@ -11,11 +11,15 @@ from headgate.experiments.partitioners_cases import SCENARIOS, Part, Scenario, c
 from headgate.experiments.partitioners_results import Run, run_of
 from headgate.producers.protocol import ClusterView, Partitioner
 from headgate.producers.registry import build_partitioner
+from headgate.topology.findings import counted
 
 THREADS, TOPICS = (1, 8), (1, 20_000)
 CALLS = 160_000
 """Of all threads together: with 20,000 topics, one of eight is the first for its topic."""
-PHASES = {f"{threads} threads, {topics:,} topics": (threads, topics) for threads, topics in product(THREADS, TOPICS)}
+PHASES = {
+    f"{counted(threads, 'thread')}, {counted(topics, 'topic')}": (threads, topics)
+    for threads, topics in product(THREADS, TOPICS)
+}
 
 
 def measure_threads(number: int, seed: int, calls: int = CALLS) -> Iterator[Run]:

@@ -134,8 +134,10 @@ def killed_node(results: Results) -> list[str]:
 
 
 def two_killed_nodes(results: Results) -> list[str]:
-    heading = ("partitioner", "runs", "before: avg ms", "failing: avg ms", "p50", "average while failing")
-    heading = (*heading, "back: avg ms", "lost", "sent to the node that is left, %")
+    heading = (
+        *("partitioner", "runs", "before: avg ms", "failing: avg ms", "p50", "average while failing"),
+        *("back: avg ms", "lost", "sent to the node that is left, %"),
+    )
     rows = []
     for cell in cells(Part.two_killed):
         failing = [shown(results, cell, metric, FAILING) for metric in ("avg_ms", "p50_ms")]
@@ -224,7 +226,8 @@ def threads_and_new_topics(results: Results) -> list[str]:
             new (B-30). Here threads share one object and call `partition` as published, over and over, on one topic
             and on 20,000 that are all new at first; no broker takes part. A `BalancedProducer` makes these look-ups
             when the topology changes and not for a record, so none of this reaches its callers. Python runs one thread
-            at a time: contention on a lock between cores, which the paper has in mind, cannot show here."""
+            at a time: who meets a lock that is held waits until its holder has a turn, which is another thing than the
+            contention between cores that the paper has in mind."""
         ),
         "",
         *table(heading, rows),
