@@ -94,15 +94,15 @@ class LatencyWeighted(SqfInflight):
         return min(nodes, key=lambda node: (len(node.usage.on_the_way) + 1) * self._expected_s(node.usage, guess_s))
 
     def _expected_s(self, usage: Usage, guess_s: float) -> float:
-        if usage.latency_s is None:
-            return guess_s
-        return guess_s + self._trust(usage) * (usage.latency_s - guess_s)
+        latency_s = usage.latency_s  # read once: another thread may forget it meanwhile
+        return guess_s if latency_s is None else guess_s + self._trust(usage) * (latency_s - guess_s)
 
     def _trust(self, usage: Usage) -> float:
         return float(0.5 ** ((self._answers - usage.heard) / self._forget_after))
 
     def _learned(self, usage: Usage, latency_s: float) -> None:
-        before_s = latency_s if usage.latency_s is None else usage.latency_s
-        usage.latency_s = latency_s + self._kept * self._trust(usage) * (before_s - latency_s)
+        before_s = usage.latency_s
+        differs_s = 0.0 if before_s is None else before_s - latency_s
+        usage.latency_s = latency_s + self._kept * self._trust(usage) * differs_s
         self._answers += 1
         usage.heard = self._answers
