@@ -1,6 +1,7 @@
 """A producer whose collector is lost, on librdkafka's clusters in memory."""
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -61,20 +62,20 @@ def test_what_a_lost_collector_did_not_acknowledge_goes_to_the_main_cluster_in_o
 class Lost:
     """A producer whose collector is well, until it is lost."""
 
-    def __init__(self, to_main: Any = None, **how: Any) -> None:
-        self._collector: InMemory | None = InMemory()
+    def __init__(self, to_main: Any = None, to_collector: Any = None, **how: Any) -> None:
+        self.collector: InMemory | None = InMemory()
         self.main = InMemory()
-        for cluster in (self._collector, self.main):
+        for cluster in (self.collector, self.main):
             cluster.create("t")
         self.reports: dict[int, list[Any]] = {}
-        collector = {"bootstrap.servers": self._collector.address, "log_level": 0}
+        collector = {"bootstrap.servers": self.collector.address, "log_level": 0, **(to_collector or {})}
         main = {"bootstrap.servers": self.main.address, "log_level": 0, **(to_main or {})}
         self.producer = FallbackProducer(collector, main, **{"lost_after_s": 1, **how})
         self.producer.produce("t", b"the collector is well")
         assert self.producer.flush(30) == 0
 
     def lose(self) -> None:
-        self._collector = None
+        self.collector = None
 
     def send(self, number: int, key: str | None = None, padding: int = 0) -> None:
         def report(error: Any, message: Any) -> None:
@@ -193,6 +194,60 @@ def test_threads_that_share_a_producer_keep_each_ones_order_and_nothing_comes_tw
         sent = [first + threads * n for n in range(written[first])]
         assert [n for n in found if n % threads == first] == sent
         assert [lost.reports[n] for n in sent] == [[None]] * len(sent)
+
+
+class Hesitates:
+    """With the first record, until another thread asks or half a second has passed."""
+
+    def __init__(self) -> None:
+        self.hesitates, self.overtaken = threading.Event(), threading.Event()
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
+        if self.hesitates.is_set():
+            self.overtaken.set()
+        else:
+            self.hesitates.set()
+            self.overtaken.wait(0.5)
+        return 0
+
+
+def test_no_thread_overtakes_another_that_is_sending_a_returned_record() -> None:
+    """One thread is about to hand the lost collector's record 0 to the main cluster when the other produces record 1.
+    Nothing waits any more, and nothing is at the collector; but 0 is not with the main cluster yet."""
+    hesitates = Hesitates()
+    lost = Lost(partitioner=hesitates)
+    lost.lose()
+    lost.send(0)
+    with ThreadPoolExecutor(1) as other:
+        polled = other.submit(lost.until_direct)
+        assert hesitates.hesitates.wait(30)
+        lost.send(1)
+        polled.result(30)
+    assert lost.delivered() == [0, 1]
+
+
+def test_it_goes_back_to_the_collector_only_when_nothing_is_outstanding() -> None:
+    """The collector is well and only lost what waited for it; the main cluster's client has room for one record, and
+    keeps it until it is flushed. So records wait for it when the collector answers again."""
+    slow = {"linger.ms": 60_000, "message.timeout.ms": 120_000}
+    lost = Lost(to_main={**slow, "queue.buffering.max.messages": 1}, to_collector=slow, again_s=0.05)
+    producer = lost.producer
+    for n in range(4):
+        lost.send(n, "key")
+    producer._collector.purge()
+    lost.until_direct()
+    assert producer._back.wait(30)
+    lost.send(4, "key")
+    assert producer.direct
+    assert producer.flush(60) == 0
+    lost.send(5, "key")
+    assert not producer.direct
+    assert producer.flush(60) == 0
+    producer.close()
+    assert [int(message.value()) for message in lost.main.read("t", 5)] == [0, 1, 2, 3, 4]
+    assert lost.collector is not None
+    assert {message.value() for message in lost.collector.read("t", 2)} == {b"the collector is well", b"5"}
+    assert lost.reports == {n: [None] for n in range(6)}
 
 
 def test_what_cannot_work_is_refused() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from headgate.experiments.partitioners import Plan, run_all
 from headgate.experiments.partitioners_cases import FAULT_PARTITIONERS, SCENARIOS, Part, cells, expected
+from headgate.experiments.partitioners_consumed import Pace
 from headgate.experiments.partitioners_faults import Faults
 from headgate.experiments.partitioners_live import Size
 from headgate.experiments.partitioners_results import Results
@@ -38,16 +39,29 @@ def test_records_of_every_cell_of_the_paper_land_where_predicted(tmp_path: Path)
     assert told == ["x"]
 
 
+def test_every_record_of_a_steady_rate_is_read_and_none_before_it_is_sent(tmp_path: Path) -> None:
+    plan = Plan(Size(RECORDS), more_runs=1, pace=Pace(records_per_s=500, seconds=1.0), parts=(Part.consumed,))
+    results = Results(tmp_path / "runs.csv")
+    run_all(tmp_path, plan, results, lambda *_: None)
+    assert {(run.cell, run.phase) for run in results.runs} == {
+        (cell, phase) for cell in cells(Part.consumed) for phase in ("acknowledged", "read")
+    }
+    for run in results.runs:
+        assert (run.records, run.failed) == (500, 0)
+        assert 0 < run.p50_ms <= run.max_ms
+
+
 def test_all_partitioners_meet_the_same_slow_node_and_the_same_killed_one(tmp_path: Path) -> None:
     faults = Faults(records_per_s=300, warming_s=0.5, healthy_s=0.5, slow_s=1.5, steady_s=2.0)
-    plan = Plan(Size(RECORDS), runs=1, more_runs=1, faults=faults, parts=(Part.slow, Part.killed))
+    plan = Plan(Size(RECORDS), more_runs=1, faults=faults, parts=(Part.slow, Part.killed, Part.two_killed))
     results = Results(tmp_path / "runs.csv")
     run_all(tmp_path, plan, results, lambda *_: None)
     assert {(run.part, run.phase) for run in results.runs} == {
         *(("slow node", phase) for phase in ("healthy", "slow")),
         *(("killed node", phase) for phase in ("before", "failing", "away", "returning", "back")),
+        *(("two killed nodes", phase) for phase in ("before", "failing", "returning", "back")),
     }
-    assert len(results.runs) == 7 * len(FAULT_PARTITIONERS)
+    assert len(results.runs) == 11 * len(FAULT_PARTITIONERS)
     assert sum(run.failed for run in results.runs) == 0
     whole = SCENARIOS["K"].topology
     for name in ("default-rr", "node", "sqf"):

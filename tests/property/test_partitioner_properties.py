@@ -1,16 +1,21 @@
 """What producers use for every record is held against the partitioners as published."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.producers.protocol import Bindable, ClusterView
 from headgate.producers.registry import build_partitioner
-from headgate.producers.sqf import ShortestQueueFirst, shortest_first
+from headgate.producers.sqf import ShortestQueueFirst, shortest_first, turns_behind
+from headgate.producers.turns import poured
 from headgate.topology.cluster import Topology
-from tests.topologies import topologies
+from headgate.topology.load import shared_sqf_load
+from headgate.topology.masks import NodeBits, spreads_of
+from tests.topologies import healthy_topologies, topologies
 
 
 def zero() -> int:
@@ -73,6 +78,24 @@ def test_many_choices_at_once_are_those_one_by_one(topology: Topology, data: st.
     assert slow.usage(view) == fast.usage(view)
 
 
+@settings(max_examples=25)
+@given(topology=healthy_topologies(most_nodes=4, most_topics=4), data=st.data())
+def test_a_shared_sqf_sends_what_the_load_model_predicts(topology: Topology, data: st.DataObject) -> None:
+    """B-24: 4,000 records, of every topic as many as its rate asks for, interleaved."""
+    rates = [data.draw(st.integers(1, 4)) for _ in topology.topics]
+    topology = topology.changed(replace(t, rate=float(r)) for t, r in zip(topology.topics, rates, strict=True))
+    view, sqf, due = ClusterView.of(topology), ShortestQueueFirst(start=zero), [0.0] * len(rates)
+    for _ in range(4_000):
+        due = [owed + rate / sum(rates) for owed, rate in zip(due, rates, strict=True)]
+        most = max(range(len(due)), key=lambda n: due[n])
+        due[most] -= 1
+        sqf.partition(topology.topics[most].name, None, b"", view)
+    nodes = [node.id for node in topology.nodes]
+    predicted = shared_sqf_load(list(spreads_of(topology, NodeBits.of(topology)).values()), nodes).load
+    for node, used in sqf.usage(view).items():
+        assert used / 4_000 == pytest.approx(predicted[node] / sum(rates), abs=0.005)
+
+
 halves = st.integers(0, 100).map(lambda n: n / 2)
 
 
@@ -84,3 +107,22 @@ def test_choosing_ahead_is_choosing_one_by_one(usage: list[float], records: int)
         used[node] += 1
         expected.append(node)
     assert shortest_first(usage, records) == expected
+
+
+@given(usage=st.lists(st.integers(0, 10**9), min_size=1, max_size=30), records=st.integers(1, 200))
+def test_choosing_ahead_takes_memory_for_the_records_and_the_nodes_and_not_for_their_product(
+    usage: list[int], records: int
+) -> None:
+    """As few as that, and enough: either all catch up, or every record has a turn."""
+    turns = turns_behind(usage, records)
+    assert len(turns) <= records + 2 * len(usage)
+    assert len(turns) >= min(records, sum(max(usage) - used for used in usage))
+
+
+@given(usage=st.lists(halves, min_size=1, max_size=6), rows=st.integers(1, 80))
+def test_pouring_ends_at_one_level_that_the_others_are_above(usage: list[float], rows: int) -> None:
+    shares = poured(usage, rows)
+    assert sum(shares) == pytest.approx(rows)
+    ends = [used + share for used, share in zip(usage, shares, strict=True) if share > 0]
+    assert max(ends) == pytest.approx(min(ends))
+    assert all(used >= min(ends) - 1e-9 for used, share in zip(usage, shares, strict=True) if not share)

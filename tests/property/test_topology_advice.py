@@ -1,13 +1,16 @@
 """Whatever the cluster, advice keeps what must be kept and promises what a fresh look at the result shows."""
 
+from dataclasses import replace
+
 from hypothesis import given
+from hypothesis import strategies as st
 
 from headgate.topology.advice import Effect, advise
 from headgate.topology.cluster import Topology
 from headgate.topology.leaders import with_better_leaders
 from headgate.topology.masks import NodeBits, Spread
 from headgate.topology.overlaps import Overlaps
-from headgate.topology.placement import equal_seats, seated, separate_seats
+from headgate.topology.placement import equal_seats, seated, separate_seats, spread
 from headgate.topology.reassignment import reassigned
 from headgate.topology.standing import Standing
 from headgate.topology.validation import problems
@@ -27,6 +30,37 @@ def test_a_plan_promises_what_its_reassignment_brings(topology: Topology) -> Non
             assert all(
                 len(b.replicas) - len(a.replicas) in ((0, 1) if plan.name == "replicate" else (0,)) for a, b in pairs
             )
+
+
+@st.composite
+def in_racks(draw: st.DrawFn, of: st.SearchStrategy[Topology]) -> Topology:
+    """Two or three racks; of some nodes it is not known."""
+    topology = draw(of)
+    racks = draw(
+        st.lists(st.sampled_from(["a", "b", "c", None]), min_size=len(topology.nodes), max_size=len(topology.nodes))
+    )
+    return replace(
+        topology, nodes=tuple(replace(node, rack=rack) for node, rack in zip(topology.nodes, racks, strict=True))
+    )
+
+
+@given(in_racks(topologies()))
+def test_no_plan_puts_replicas_on_fewer_racks(topology: Topology) -> None:
+    racks = {node.id: node.rack for node in topology.nodes}
+    for plan in advise(Standing(topology)).plans:
+        for at, replicas in plan.change.replicas.items():
+            now = next(topic for topic in topology.topics if topic.name == at.topic).partitions[at.partition].replicas
+            before, after = ({racks[id] for id in ids} - {None} for ids in (now, replicas))
+            assert len(after) >= len(before)
+
+
+@given(in_racks(healthy_topologies()))
+def test_spreading_uses_as_many_racks_as_there_are_replicas_or_racks(topology: Topology) -> None:
+    racks = {node.id: node.rack or f"alone {node.id}" for node in topology.nodes}
+    for topic in spread(topology).topics:
+        for partition in topic.partitions:
+            used = {racks[id] for id in partition.replicas}
+            assert len(used) == min(len(partition.replicas), len(set(racks.values())))
 
 
 @given(topologies())

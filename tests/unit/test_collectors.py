@@ -1,12 +1,14 @@
 """What a forwarder forwards, where it puts it, and what `headgate collect` refuses."""
 
-import threading
-
 import pytest
+from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from headgate.cli.main import app
+from headgate.collectors.clients import address
+from headgate.collectors.metrics import RECORDS, DelayHistogram
 from headgate.collectors.placement import Counts, KeepKeys, KeepPartitions
+from headgate.collectors.progress import Account
 from headgate.collectors.topics import Route, Wanted
 from headgate.collectors.watermark import Watermark
 from headgate.errors import ConfigError, HeadgateError, KafkaUnavailable
@@ -14,6 +16,7 @@ from headgate.producers.murmur2 import partition_of_key
 from tests.clusters_in_memory import PARTITIONS, InMemory, Pair
 
 NOWHERE = "127.0.0.1:1"
+BOUNDS = ("0.005", "0.01", "300.0", "+Inf")
 
 
 @pytest.fixture
@@ -108,34 +111,19 @@ def test_a_setting_without_a_value_is_an_error_of_its_own_option(option: str) ->
     assert f"{option} 'foo' must" in " ".join(ended.output.replace("│", "").split())
 
 
-def test_forwarders_to_different_clusters_are_no_group_unless_one_is_named(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    stopped = threading.Event()
-    stopped.set()
-    monkeypatch.setattr("headgate.cli.collect._stop_on_signals", lambda: stopped)
-    monkeypatch.setattr("headgate.cli.collect.log_to", lambda *_, **__: None)
-    caplog.set_level("INFO")
+def test_forwarders_to_different_clusters_are_no_group(pair: Pair) -> None:
+    reading = address(pair.source.address, {}, "--from-client")
     for target in (pair.target, InMemory()):
-        target.create("t")
-        words = ["collect", "--from", pair.source.address, "--to", target.address, "--topic", "t"]
-        for more, group in (([], f"headgate-collect-{target.cluster_id}"), (["--group", "mine"], "mine")):
-            caplog.clear()
-            ended = CliRunner().invoke(app, [*words, *more])
-            assert ended.exit_code == 0, ended.output
-            assert f"as a member of group {group};" in caplog.text
+        writing = address(target.address, {}, "--to-client")
+        assert Route(reading, writing, Wanted(("t",)), create=False).group() == f"headgate-collect-{target.cluster_id}"
 
 
 @pytest.mark.parametrize(("which", "cluster"), [("--from", "collector cluster"), ("--to", "main cluster")])
-def test_a_cluster_that_does_not_answer_is_named(
-    pair: Pair, which: str, cluster: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headgate.collectors.topics.ANSWER_S", 0.3)
+def test_a_cluster_that_does_not_answer_is_named(pair: Pair, which: str, cluster: str) -> None:
     addresses = {"--from": pair.source.address, "--to": pair.target.address, which: NOWHERE}
-    error = refusal(*(word for pair in addresses.items() for word in pair), "--topic", "t")
-    assert isinstance(error, KafkaUnavailable)
-    assert cluster in str(error)
-    assert NOWHERE in str(error)
+    reading, writing = (address(brokers, {}, "--from-client") for brokers in addresses.values())
+    with pytest.raises(KafkaUnavailable, match=rf"{cluster} \({which} {NOWHERE}\) did not answer within 0.3 s"):
+        Route(reading, writing, Wanted(("t",)), create=False, answer_s=0.3).open()
 
 
 def test_offsets_without_a_record_are_counted_if_it_is_known_where_reading_begins() -> None:
@@ -144,6 +132,31 @@ def test_offsets_without_a_record_are_counted_if_it_is_known_where_reading_begin
     assert [unknown.sent(offset) for offset in (5, 6, 10)] == [0, 0, 3]
     started_anew = Watermark(start=100)
     assert [started_anew.sent(offset) for offset in (0, 1)] == [0, 0]
+
+
+def test_delays_are_shown_as_a_histogram_that_took_many_at_once() -> None:
+    """A clock that is behind makes a delay negative, which counts as none; 0.005 s is within the first bucket."""
+    registry, delays = CollectorRegistry(), DelayHistogram()
+    registry.register(delays)
+    delays.observe_all([-1.0, 0.005, 0.006])
+    delays.observe_all([400.0])
+    shown = {
+        bound: registry.get_sample_value("headgate_collect_delay_seconds_bucket", {"le": bound}) for bound in BOUNDS
+    }
+    assert shown == {"0.005": 2, "0.01": 3, "300.0": 3, "+Inf": 4}
+    assert registry.get_sample_value("headgate_collect_delay_seconds_count") == 4
+    assert registry.get_sample_value("headgate_collect_delay_seconds_sum") == pytest.approx(400.011)
+
+
+def test_what_was_acknowledged_is_counted_for_every_topic() -> None:
+    before = [RECORDS.labels(topic)._value.get() for topic in ("counted", "other")]
+    account = Account(0.0)
+    for topic, delay_s in (("counted", 0.1), ("counted", None), ("other", 0.3)):
+        account.add(topic, delay_s)
+    done = account.in_all(2.0, in_flight=0)
+    assert (done.records, done.records_per_s, done.delay_max_s) == (3, 1.5, 0.3)
+    after = [RECORDS.labels(topic)._value.get() for topic in ("counted", "other")]
+    assert [now - then for now, then in zip(after, before, strict=True)] == [2, 1]
 
 
 def test_offsets_are_sent_in_their_order() -> None:

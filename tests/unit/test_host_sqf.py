@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,13 +56,13 @@ def test_a_process_that_was_killed_leaves_what_it_sent_and_its_row(tmp_path: Pat
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
         process.join(30)
-    assert memory.usage(memory.slots([1, 2])) == [96, 96]
+    assert memory.usage(memory.slots([1, 2], [], None)) == [96, 96]
     assert [int(row.sum()) for row in memory._rows if row.any()] == [192]
 
 
 def test_a_child_counts_in_a_row_of_its_own(tmp_path: Path) -> None:
     memory = host_memory("there", tmp_path)
-    slots = memory.slots([1, 2])
+    slots = memory.slots([1, 2], [1, 2], None)
     memory.add(slots, [1, 0])
     child = forked.Process(target=memory.add, args=(slots, [0, 5]))
     child.start()
@@ -85,11 +86,56 @@ def test_a_node_that_comes_back_gets_its_share_and_not_everything(tmp_path: Path
         assert Counter(sqf.partition("A", None, b"", view) for _ in range(90)) == expected
 
 
+THREE = cluster({"A": [[1, 2], [2, 3], [3, 1]]})
+AWAY = failed(THREE, [1])
+LEADS_NOTHING = replace(ClusterView.of(AWAY, "there"), nodes=(1, 2, 3))
+"""Node 1 is back, and its partition is still led by node 2."""
+
+
+def shares(folder: Path, *views: ClusterView) -> list[Counter[int]]:
+    """By view, the records of each partition, of 90 in all; one process sees them one after the other."""
+    sqf = HostSqf(folder=folder, ahead=1, start=lambda: 0)
+    return [Counter(sqf.partition("A", None, b"", view) for _ in range(90)) for view in views]
+
+
+def test_a_node_that_is_back_and_leads_nothing_for_a_while_does_not_get_everything_afterwards(tmp_path: Path) -> None:
+    """B-34: brokers are back some time before they lead again."""
+    healthy, away = ClusterView.of(THREE, "there"), ClusterView.of(AWAY, "there")
+    *_, back = shares(tmp_path, healthy, away, LEADS_NOTHING, ClusterView.of(THREE, "there"))
+    assert back == {0: 30, 1: 30, 2: 30}
+
+
+def test_a_process_that_starts_when_a_node_leads_again_knows_that_others_saw_it_away(tmp_path: Path) -> None:
+    """Its first view shows nothing of that; the one that saw it has ended."""
+    shares(tmp_path, ClusterView.of(THREE, "there"), ClusterView.of(AWAY, "there"), LEADS_NOTHING)
+    assert shares(tmp_path, ClusterView.of(THREE, "there")) == [{0: 30, 1: 30, 2: 30}]
+
+
+def test_a_node_that_leads_again_is_not_put_below_what_other_processes_send_it(tmp_path: Path) -> None:
+    """For topic A node 1 is away and back, while another process writes 300 records to it for topic B: A's records go
+    to nodes 2 and 3 until they have as many. A sent 30 to each node, then 45 to 2 and 3: those have 75, node 1 330."""
+    sqf = HostSqf(folder=tmp_path, ahead=1)
+    healthy, away, back = (ClusterView.of(topology, "there") for topology in (THREE, AWAY, THREE))
+    for view in (healthy, away):
+        Counter(sqf.partition("A", None, b"", view) for _ in range(90))
+    other, only_b = HostSqf(folder=tmp_path, ahead=1), ClusterView.of(cluster({"B": [[1]]}), "there")
+    for _ in range(300):
+        other.partition("B", None, b"", only_b)
+    assert sqf.usage(back)[1] == 330
+    assert Counter(sqf.partition("A", None, b"", back) for _ in range(510)) == {1: 255, 2: 255}
+
+
+def test_a_node_that_nobody_knew_joins_at_the_least_used_ones_level(tmp_path: Path) -> None:
+    shares(tmp_path, ClusterView.of(cluster({"A": [[1], [2]]}, nodes=2), "there"))
+    assert shares(tmp_path, ClusterView.of(THREE, "there")) == [{0: 30, 1: 30, 2: 30}]
+
+
 def test_names_keep_clusters_apart(tmp_path: Path) -> None:
     assert host_memory("here", tmp_path) is host_memory("here", tmp_path)
     here, there = host_memory("here", tmp_path), host_memory("there", tmp_path)
-    here.add(here.slots([7]), [3])
-    assert (here.usage(here.slots([7])), there.usage(there.slots([7]))) == ([3], [0])
+    slots = [memory.slots([7], [7], None) for memory in (here, there)]
+    here.add(slots[0], [3])
+    assert (here.usage(slots[0]), there.usage(slots[1])) == ([3], [0])
 
 
 def test_what_cannot_be_shared_is_said(tmp_path: Path) -> None:

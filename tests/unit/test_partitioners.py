@@ -53,6 +53,14 @@ def test_improved_makes_the_choices_of_the_default() -> None:
         assert default.partition("A", b"key", b"", view) == improved.partition("A", b"key", b"", view)
 
 
+@pytest.mark.parametrize("kind", [DefaultRoundRobin, Improved])
+def test_a_counter_that_reaches_its_end_goes_on_at_zero(kind: type[DefaultRoundRobin | Improved]) -> None:
+    """B-28: 2^31 - 2 is divisible by 3; then 2^31 - 1, and after it 0, as the sign is dropped."""
+    assert (2**31 - 2) % 3 == 0
+    partitioner, view = kind(lambda: 2**31 - 2), ClusterView.of(U)
+    assert [partitioner.partition("A", None, b"", view) for _ in range(5)] == [0, 1, 0, 1, 2]
+
+
 def test_a_key_keeps_its_partition_while_its_leader_is_away() -> None:
     without = ClusterView.of(failed(cluster({"A": [[1], [2]]}, nodes=2), [1]))
     keys = [b"%d" % n for n in range(50)]
@@ -266,6 +274,52 @@ def test_latency_counts_with_what_is_on_its_way() -> None:
         assert weighted.partition("A", None, b"", view) == partition
         weighted.acknowledged("A", partition, latency_s, view)
     assert sent(weighted, "A", view, 100) == {0: 20, 1: 80}
+
+
+def test_a_node_that_was_slow_is_tried_again_and_one_answer_brings_it_back() -> None:
+    """Node 1 took 0.4 s, node 2 takes 0.1 s and answers at once. A node of which nothing is known counts 0.05 s, and
+    after n answers of node 2 node 1 counts 0.05 + 0.35 / 2^(n/10) s: less than 0.1 s when 2^(n/10) > 7, so n = 29.
+    It answers within 0.1 s: 0.1 + 0.3 / 2 / 2^2.9 = 0.120 s; node 2, heard one answer earlier, counts
+    0.05 + 0.05 / 2^0.1 = 0.0967 s. So node 1 gets 967 of 967 + 1201 of what is sent then."""
+    view = ClusterView.of(cluster({"A": [[1], [2]]}, nodes=2))
+    weighted = LatencyWeighted(half_life=1, forget_after=10, start=zero)
+    weighted.partition("A", None, b"", view)
+    weighted.acknowledged("A", 0, 0.4, view)
+    chosen = []
+    for _ in range(30):
+        chosen.append(weighted.partition("A", None, b"", view))
+        weighted.acknowledged("A", chosen[-1], 0.1, view)
+    assert chosen == [1] * 29 + [0]
+    assert sent(weighted, "A", view, 1000)[0] == pytest.approx(1000 * 967 / (967 + 1201), abs=1)
+
+
+def test_a_node_that_is_still_slow_when_it_is_tried_again_is_left_after_that_record() -> None:
+    """As above; but node 1 takes 0.4 s again, which is then expected of it: so it is left for another 29 records."""
+    view = ClusterView.of(cluster({"A": [[1], [2]]}, nodes=2))
+    weighted = LatencyWeighted(half_life=1, forget_after=10, start=zero)
+    chosen = []
+    for _ in range(91):
+        chosen.append(weighted.partition("A", None, b"", view))
+        weighted.acknowledged("A", chosen[-1], 0.1 if chosen[-1] else 0.4, view)
+    assert chosen == ([0] + [1] * 29) * 3 + [0]
+
+
+def test_a_node_whose_broker_was_away_begins_anew() -> None:
+    """Node 1's last records took 30 s; nothing is known of it when it leads again, so it counts half of node 2's 0.1 s
+    and gets two records of three, until it answers."""
+    two = cluster({"A": [[1, 2], [2, 1]]}, nodes=2)
+    healthy, without, back = (ClusterView.of(seen) for seen in (two, failed(two, [1]), two))
+    weighted = LatencyWeighted(start=zero)
+
+    def write(view: ClusterView, latency_s: float) -> int:
+        partition = weighted.partition("A", None, b"", view)
+        weighted.acknowledged("A", partition, latency_s, view)
+        return partition
+
+    assert write(healthy, 30.0) == 0
+    assert [write(healthy, 0.1) for _ in range(100)] == [1] * 100
+    write(without, 0.1)
+    assert sent(weighted, "A", back, 99) == {0: 66, 1: 33}
 
 
 def test_jsq_of_one_is_random_and_of_all_is_the_shortest() -> None:

@@ -31,6 +31,7 @@ from headgate.experiments.partitioners_report import BY_HAND, published_change, 
 from headgate.experiments.partitioners_results import Client, Results, Run, run_of
 from headgate.experiments.partitioners_simulated import SETTINGS, highest_load, simulate, write_csv
 from headgate.experiments.partitioners_tables import change, prose
+from headgate.experiments.partitioners_threads import PHASES, measure_threads
 from headgate.topology.failures import failed
 
 U2 = Cell(Part.paper, "U2", "all", "default-rr")
@@ -265,18 +266,21 @@ def test_runs_of_another_size_or_another_file_are_refused(tmp_path: Path) -> Non
 def test_what_is_left_to_do_are_the_rounds_that_are_not_whole(tmp_path: Path) -> None:
     results = Results(tmp_path / "runs.csv")
     plan = replace(QUICK, runs=2, more_runs=1)
-    assert plan.todo(results, 2) == [(Part.paper, 0), (Part.limited, 0), (Part.paper, 1)]
-    assert plan.todo(results, 3) == [(Part.three, 0), (Part.several, 0), (Part.slow, 0), (Part.killed, 0)]
+    assert plan.todo(results, 2) == [(Part.paper, 0), (Part.limited, 0), (Part.consumed, 0), (Part.paper, 1)]
+    on_three = (Part.three, Part.several, Part.slow, Part.killed, Part.two_killed)
+    assert plan.todo(results, 3) == [(part, 0) for part in on_three]
     results.add([ran(cell, 0, 2.0) for cell in cells(Part.paper)])
     results.add([ran(cell, 0, 2.0, "healthy") for cell in cells(Part.slow)])
-    assert plan.todo(results, 2) == [(Part.limited, 0), (Part.paper, 1)]
+    assert plan.todo(results, 2) == [(Part.limited, 0), (Part.consumed, 0), (Part.paper, 1)]
     assert (Part.slow, 0) not in plan.todo(results, 3)
 
 
 def test_a_change_says_whether_the_intervals_allow_it(tmp_path: Path) -> None:
     results = Results(tmp_path / "runs.csv")
-    results.add([ran(U2, n, mib) for n, mib in enumerate([9.9, 10.0, 10.1])])
-    results.add([ran(U2_NODE, n, mib) for n, mib in enumerate([11.9, 12.0, 12.1])])
+    results.add([ran(U2, n, mib) for n, mib in enumerate([9.8, 9.9, 10.0, 10.1, 10.2])])
+    results.add([ran(U2_NODE, n, mib) for n, mib in enumerate([11.8, 11.9, 12.0, 12.1])])
+    assert change(results, U2_NODE, "mib_per_s") == "+19.5 %, too few runs"
+    results.add([ran(U2_NODE, 4, 12.2)])
     assert change(results, U2_NODE, "mib_per_s") == "+20.0 %, **better**"
     assert change(results, U2_NODE, "avg_ms") == "+0.0 %, level"
     assert change(results, U2, "mib_per_s") == ""
@@ -331,7 +335,13 @@ def test_the_report_and_the_plots_stand_with_all_runs_with_some_and_with_none(tm
         out = tmp_path / name
         results = Results(out / "runs.csv")
         for part in Part:
-            phases = {Part.slow: ("healthy", "slow"), Part.killed: ("before", "failing", "away", "returning", "back")}
+            phases = {
+                Part.slow: ("healthy", "slow"),
+                Part.killed: ("before", "failing", "away", "returning", "back"),
+                Part.two_killed: ("before", "failing", "returning", "back"),
+                Part.consumed: ("acknowledged", "read"),
+                Part.threads: tuple(PHASES),
+            }
             results.add(
                 ran(cell, n, 10.0 + n, phase)
                 for cell in cells(part)
@@ -347,7 +357,38 @@ def test_the_report_and_the_plots_stand_with_all_runs_with_some_and_with_none(tm
         assert {file.name for file in out.glob("*.png")} == {"changes.png", "load.png", "faults.png", "simulated.png"}
         for heading in ("Where nodes limit", "Three nodes", "Several producers", "A slow node", "A node killed"):
             assert f"## {heading}" in text
+        for heading in ("Two of three nodes killed", "Until a consumer has a record", "What stresses `improved`"):
+            assert f"## {heading}" in text
+        assert ("too few runs" in text) == (runs > 0)
         assert ("here not measured" in " ".join(text.split())) == (runs == 0)
+
+
+def test_one_part_begins_anew_and_the_runs_of_the_others_stay(tmp_path: Path) -> None:
+    file, slow = tmp_path / "runs.csv", cells(Part.slow)[0]
+    Results(file).add([ran(U2, 0, 2.0), ran(slow, 0, 2.0, "healthy"), ran(slow, 0, 2.0, "slow")])
+    assert [run.cell for run in Results(file, anew=(Part.slow,)).runs] == [U2]
+    assert [run.cell for run in Results(file, resume=True, anew=(Part.paper,)).runs] == [U2]
+    assert [run.cell for run in Results(file, anew=(Part.paper,)).runs] == []
+
+
+def test_a_part_that_is_there_is_not_measured_again_unasked_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
+    Results(tmp_path / "runs.csv").add([ran(U2, 0, 2.0)])
+    words = ["experiment", "partitioners", "--quick", "--out", str(tmp_path), "--part"]
+    refused = CliRunner().invoke(app, [*words, "paper"]).exception
+    assert isinstance(refused, SetupError)
+    assert "--overwrite" in str(refused)
+    unknown = CliRunner().invoke(app, [*words, "paper", "--part", "slow node"]).exception
+    assert isinstance(unknown, ConfigError)
+    assert "two_killed" in str(unknown)
+    assert len(Results(tmp_path / "runs.csv", resume=True).runs) == 1
+
+
+def test_improved_is_stressed_by_threads_and_new_topics() -> None:
+    runs = list(measure_threads(0, seed=1, calls=800))
+    assert {(run.partitioner, run.phase) for run in runs} == {
+        (name, phase) for name in ("default-rr", "improved") for phase in PHASES
+    }
+    assert all((run.records, run.failed) == (800, 0) and run.seconds > 0 for run in runs)
 
 
 def test_finished_runs_are_not_thrown_away_unasked(tmp_path: Path) -> None:

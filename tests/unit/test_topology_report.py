@@ -222,6 +222,35 @@ def test_a_change_that_gathers_replicas_in_one_rack_is_refused() -> None:
     assert "1 racks instead of 2" in objections(topology, Reassignment({TopicPartition("A", 0): (1, 3)}))[0]
 
 
+def test_advice_puts_replicas_into_racks_that_have_none_of_the_partition_yet() -> None:
+    """Node 1 leads both partitions, with followers 3 and 4. Spread, node 2 leads one of them; node 3 is in its rack and
+    leaves, so 1 and 4 follow."""
+    racks = [Node(1, rack="a"), Node(2, rack="b"), Node(3, rack="b"), Node(4, rack="c")]
+    topology = Topology.of(racks, [topic("A", [[1, 3, 4], [1, 3, 4]])])
+    plan = advise(Standing(topology)).named("spread")
+    assert plan is not None
+    assert plan.change.replicas == {TopicPartition("A", 1): (2, 1, 4)}
+    assert any("Racks are known" in words for words in advise(Standing(topology)).words)
+
+
+def test_a_plan_that_can_only_gather_replicas_in_one_rack_is_named_and_not_advised() -> None:
+    """Topic A is on nodes 1 and 2, B on 2 and 3: separate sets would leave one of them with nodes of one rack."""
+    racks = [Node(1, rack="a"), Node(2, rack="b"), Node(3, rack="a"), Node(4, rack="a")]
+    topology = Topology.of(racks, [topic("A", [[1, 2], [2, 1]]), topic("B", [[2, 3], [3, 2]])])
+    advice = advise(Standing(topology))
+    assert "separate" not in {plan.name for plan in advice.plans}
+    assert "on fewer racks than now" in {plan.name: why for plan, why in advice.rejected}["separate"]
+
+
+def test_a_node_that_stays_away_is_replaced_even_if_its_rack_has_no_other() -> None:
+    """What it held is on one live rack now, and will be."""
+    topology = failed(
+        Topology.of([Node(1, rack="a"), Node(2, rack="b"), Node(3, rack="a")], [topic("A", [[1, 2]])]), [2]
+    )
+    assert "replace" in {plan.name for plan in advise(Standing(topology)).plans}
+    assert objections(topology, Reassignment({TopicPartition("A", 0): (1, 3)})) == []
+
+
 def test_the_page_shows_names_as_text_and_needs_nothing_from_elsewhere() -> None:
     topology = cluster({"<script>": [[1, 2], [2, 1]], "B": [[2], [3]]})
     standing = Standing(topology)

@@ -4,6 +4,17 @@ import os
 import re
 
 import typer
+from typer.models import OptionInfo
+
+
+def client_option(whose: str, panel: str | None = None) -> OptionInfo:
+    option: OptionInfo = typer.Option(
+        metavar="KEY=VALUE",
+        help=f"{whose} in librdkafka's name, for example security.protocol=SASL_SSL; repeat it for several. "
+        "${NAME} in a value is taken from the environment: keep passwords there.",
+        rich_help_panel=panel,
+    )
+    return option
 
 
 def client_setting(text: str, option: str = "--client") -> tuple[str, str]:

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 from prometheus_client import start_http_server
 
-from headgate.cli.client_setting import client_setting
+from headgate.cli.client_setting import client_option, client_setting
 from headgate.cli.logs import LogFormat, LogFormatOption, log_to
-from headgate.cli.quantities import positive_s
+from headgate.cli.quantities import time_option
 from headgate.collectors.clients import address, consumer_settings, open_producer
 from headgate.collectors.forwarder import Forwarder, Limits
 from headgate.collectors.placement import SAME, KeepKeys, KeepPartitions, Placement, SpreadKeys
@@ -56,15 +56,7 @@ def collect(
             rich_help_panel=_WHERE,
         ),
     ] = False,
-    from_client: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="Setting of the client that reads, in librdkafka's name, for example security.protocol=SASL_SSL; "
-            "repeat it. ${NAME} in a value is taken from the environment.",
-            rich_help_panel=_WHERE,
-        ),
-    ] = None,
+    from_client: Annotated[list[str] | None, client_option("Setting of the client that reads", _WHERE)] = None,
     to_client: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="The same for the client that writes.", rich_help_panel=_WHERE),
@@ -105,23 +97,10 @@ def collect(
     ] = _DEFAULT.in_flight_records,
     drain: Annotated[
         float,
-        typer.Option(
-            metavar="TIME",
-            parser=positive_s,
-            help="How long to wait for acknowledgements when partitions are given up, or at the end.",
-            show_default="30 s",
-            rich_help_panel=_HOW,
-        ),
+        time_option("How long to wait for acknowledgements when partitions are given up, or at the end.", "30 s", _HOW),
     ] = _DEFAULT.drain_s,
     report: Annotated[
-        float,
-        typer.Option(
-            metavar="TIME",
-            parser=positive_s,
-            show_default="10 s",
-            help="Time between two lines of progress.",
-            rich_help_panel=_OUTPUT,
-        ),
+        float, time_option("Time between two lines of progress.", "10 s", _OUTPUT)
     ] = _DEFAULT.tell_every_s,
     metrics_port: Annotated[
         int | None, typer.Option(help="Serve Prometheus metrics on loopback.", rich_help_panel=_OUTPUT)
@@ -154,7 +133,7 @@ def collect(
     _serve_metrics(metrics_port)
     route = Route(reading, writing, wanted, create)
     route.open()  # what can never work is said before a group is joined
-    joined = group or "-".join(filter(None, ("headgate-collect", route.main_cluster_id())))
+    joined = group or route.group()
     forwarder = Forwarder(
         consumer_settings(reading, joined),
         open_producer(writing, chosen, max_in_flight),

@@ -9,13 +9,16 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from headgate.jars import KAFKA_VERSION
+
+if TYPE_CHECKING:
+    from headgate.experiments.partitioners_cases import Part
 
 LINE_EVERY_S = 20.0
 
@@ -27,6 +30,14 @@ def partitioners(
     runs: Annotated[int | None, typer.Option(help="Runs of each cell of the paper.", min=1, show_default="20")] = None,
     more_runs: Annotated[
         int | None, typer.Option(help="Runs of each cell of what the paper left untested.", min=1, show_default="5")
+    ] = None,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Only this part, and the stored runs of the others as they are; repeat it. paper, limited, three, "
+            "several, slow, killed, two_killed, consumed, threads.",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the order of runs, and of the simulator.")] = 1,
     resume: Annotated[
@@ -44,21 +55,24 @@ def partitioners(
 ) -> None:
     """Measures partitioners on two and three embedded brokers (B-57 to B-61), then the same layouts in the simulator.
 
-    About 20 minutes on two cores that do nothing else. Ctrl-C keeps the runs that are done and writes the report of
+    About 25 minutes on two cores that do nothing else. Ctrl-C keeps the runs that are done and writes the report of
     them; --resume goes on. What was written by hand below the mark in README.md is kept.
     """
     from headgate.errors import SetupError
     from headgate.experiments.partitioners import QUICK, Plan, run_all
     from headgate.experiments.partitioners_plots import draw
     from headgate.experiments.partitioners_report import report, write
-    from headgate.experiments.partitioners_results import Results
+    from headgate.experiments.partitioners_results import Results, stored
     from headgate.experiments.partitioners_simulated import simulate, write_csv
 
     if home is not None and home.exists() and any(home.iterdir()):
         raise SetupError(f"{home} is not empty; choose another --home")
-    if not (resume or overwrite) and (out / "runs.csv").exists():
+    parts = _parts(part)
+    runs_file = out / "runs.csv"
+    there = runs_file.exists() and (part is None or any(run.part in parts for run in stored(runs_file)))
+    if there and not (resume or overwrite):
         raise SetupError(f"{out} holds runs: go on with --resume, begin anew with --overwrite, or choose another --out")
-    plan = QUICK if quick else Plan()
+    plan = replace(QUICK if quick else Plan(), parts=parts)
     size = replace(plan.size, records=records or plan.size.records, record_bytes=record_bytes or plan.size.record_bytes)
     plan = replace(plan, size=size, runs=runs or plan.runs, more_runs=more_runs or plan.more_runs, seed=seed)
     asked = (
@@ -66,7 +80,7 @@ def partitioners(
         f"{plan.more_runs} of the others"
     )
     Console(stderr=True).print(f"{asked}.", highlight=False)
-    results, stopped = Results(out / "runs.csv", resume), ""
+    results, stopped = Results(runs_file, resume, parts), ""
     with TemporaryDirectory(prefix="headgate-partitioners-") as temporary, _progress() as told:
         try:
             run_all(Path(temporary) if home is None else home.absolute(), plan, results, told)
@@ -78,6 +92,7 @@ def partitioners(
     write_csv(simulated, out / "simulated.csv")
     draw(results, simulated, out)
     options = f"{' --quick' if quick else ''} --records {size.records} --record-bytes {size.record_bytes}"
+    options += "".join(f" --part {name}" for name in part or ())
     options += f" --runs {plan.runs} --more-runs {plan.more_runs} --seed {seed}"
     how = (
         f"`headgate experiment partitioners{options}`: {asked}. {stopped}Two and three embedded brokers, "
@@ -86,6 +101,15 @@ def partitioners(
     )
     write(out / "README.md", report(results, simulated, plan, how))
     Console().print(f"{stopped}Report: {out / 'README.md'}", highlight=False)
+
+
+def _parts(names: list[str] | None) -> "tuple[Part, ...]":
+    from headgate.errors import ConfigError
+    from headgate.experiments.partitioners_cases import Part
+
+    if unknown := [name for name in names or () if name not in Part.__members__]:
+        raise ConfigError(f"--part {unknown[0]} is none of {', '.join(Part.__members__)}")
+    return tuple(member for name, member in Part.__members__.items() if not names or name in names)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headgate.cli.client_setting import client_setting
+from headgate.cli.client_setting import client_option, client_setting
 from headgate.cli.logs import log_to
 from headgate.cli.output import Output
 from headgate.cli.policy_choice import chosen
@@ -85,14 +85,7 @@ def run(
     listen: Annotated[
         str, typer.Option(help="Where members find this controller, HOST:PORT. Anyone who can reach it is trusted.")
     ] = "127.0.0.1:8787",
-    client: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="Client setting in librdkafka's name, for example security.protocol=SASL_SSL; repeat it for several. "
-            "${NAME} is taken from the environment.",
-        ),
-    ] = None,
+    client: Annotated[list[str] | None, client_option("Client setting")] = None,
     home: Annotated[
         Path | None, typer.Option(help="For the log and for members' logs. Default: headgate-group-<group>.")
     ] = None,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from prometheus_client.metrics import MetricWrapperBase
 
+from headgate.collectors.metrics import DelayHistogram
+
 SOURCES = (
     ("headgate.kafka.monitor", "monitor"),
     ("headgate.controller.metrics", "controller"),
@@ -56,12 +58,11 @@ class Described:
 def metrics() -> Iterator[Described]:
     for module, part in SOURCES:
         for collector in vars(importlib.import_module(module)).values():
-            if isinstance(collector, MetricWrapperBase):
-                (family,) = collector.describe()
+            if isinstance(collector, MetricWrapperBase | DelayHistogram):
+                (family,) = collector.collect()
                 suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
-                yield Described(
-                    part, family.name + suffix, family.type, tuple(collector._labelnames), family.documentation
-                )
+                labels = tuple(getattr(collector, "_labelnames", ()))
+                yield Described(part, family.name + suffix, family.type, labels, family.documentation)
 
 
 def metrics_page() -> str:

@@ -2,6 +2,7 @@
 
 import typer
 from pydantic_core import PydanticCustomError
+from typer.models import OptionInfo
 
 from headgate.config.units import BYTES, BYTES_PER_S, SECONDS, Unit
 from headgate.simulation.start_times import PUBLISHED_T3, StartTimes
@@ -9,6 +10,14 @@ from headgate.simulation.start_times import PUBLISHED_T3, StartTimes
 
 def positive_s(text: str | float) -> float:
     return _above_0(_parsed(SECONDS, text), text)
+
+
+def time_option(help: str, default: str, panel: str | None = None) -> OptionInfo:
+    """A time above 0, like `30s`."""
+    option: OptionInfo = typer.Option(
+        metavar="TIME", parser=positive_s, help=help, show_default=default, rich_help_panel=panel
+    )
+    return option
 
 
 def seconds(text: str | float) -> float:

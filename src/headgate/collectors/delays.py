@@ -2,6 +2,9 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
 
 SHORTEST_S = 1e-4
 STEP = 1.02
@@ -15,11 +18,17 @@ class Delays:
         self.longest_s = 0.0
 
     def add(self, delay_s: float) -> None:
-        """Clocks of different machines may make it negative: that counts as none."""
-        step = 0 if delay_s <= SHORTEST_S else math.ceil(math.log(delay_s / SHORTEST_S, STEP))
-        self._steps[step] += 1
-        self.records += 1
-        self.longest_s = max(self.longest_s, delay_s)
+        self.add_all([delay_s])
+
+    def add_all(self, delays_s: Sequence[float]) -> None:
+        """Clocks of different machines may make one negative: that counts as none."""
+        if not delays_s:
+            return
+        steps = np.ceil(np.log(np.maximum(delays_s, SHORTEST_S) / SHORTEST_S) / math.log(STEP))
+        for step, records in zip(*np.unique(steps, return_counts=True), strict=True):
+            self._steps[int(step)] += int(records)
+        self.records += len(delays_s)
+        self.longest_s = max(self.longest_s, max(delays_s))
 
     def include(self, others: "Delays") -> None:
         self._steps.update(others._steps)

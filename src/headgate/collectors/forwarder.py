@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from headgate.collectors.clients import accepted
-from headgate.collectors.metrics import DELAY, IN_FLIGHT, PARTITIONS, RECORDS, SKIPPED, WAITING
+from headgate.collectors.metrics import IN_FLIGHT, PARTITIONS, WAITING
 from headgate.collectors.offsets import Offsets
 from headgate.collectors.placement import Counts, Placement
 from headgate.collectors.progress import Account, Progress
@@ -30,6 +30,8 @@ PATIENCE_S = 1.0
 """How long to leave the group waiting while nothing may be sent. Pausing costs what was fetched ahead."""
 AT_ONCE = 500
 """Records between two looks at acknowledgements."""
+LARGEST_BYTES = 1024 * 1024
+"""What a record is taken for until one was seen: Kafka's own limit, unless it was raised."""
 FOR_GOOD = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._FATAL)
 """Errors of the consumer that waiting does not mend."""
 PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
@@ -68,6 +70,7 @@ class Forwarder:
         self._limits, self._tell = limits, tell
         self._topics: dict[str, Counts] = {}
         self._in_flight = self._in_flight_bytes = 0
+        self._record_bytes = LARGEST_BYTES
         self._paused = False
         self._full_since_s: float | None = None
         self._failure: ForwardingError | None = None
@@ -114,16 +117,24 @@ class Forwarder:
         if self._has_room():
             self._full_since_s = None
             self._pause(False)
-            message, taken = self._consumer.poll(IDLE_S), 0
-            while message is not None:
-                self._forward(message)
-                taken += 1
-                message = self._consumer.poll(0) if taken < AT_ONCE and self._has_room() else None
+            message = self._consumer.poll(IDLE_S)
+            if message is not None:  # and whatever else is there: waiting for more would delay the first
+                batch = [message, *self._consumer.consume(self._may_follow(), 0)]
+                for one in batch:
+                    self._forward(one)
+                self._record_bytes = max(1, max(map(len, batch)))
             self._producer.poll(0)
         else:
             self._producer.poll(IDLE_S)
             self._wait_for_room(time.monotonic())
+        self._account.count()
         self._whatever_is_due(time.monotonic())
+
+    def _may_follow(self) -> int:
+        """Records, so that all of them have room if none is larger than those of the last batch."""
+        records = self._limits.in_flight_records - self._in_flight
+        room_bytes = self._limits.in_flight_bytes - self._in_flight_bytes
+        return max(0, min(AT_ONCE, records, room_bytes // self._record_bytes) - 1)
 
     def _wait_for_room(self, now_s: float) -> None:
         if self._full_since_s is None:
@@ -167,17 +178,13 @@ class Forwarder:
                 self._failed(topic, partition, offset, error)
                 return
             watermark.acknowledged(offset)
-            RECORDS.labels(topic).inc()
             delay_s = sent_s + written.latency() - timestamp_ms / 1000 if has_timestamp else None
-            self._account.add(delay_s)
-            if delay_s is not None:
-                DELAY.observe(max(0.0, delay_s))
+            self._account.add(topic, delay_s)
 
         target = self._placement.partition(topic, partition, key)
         at_ms = timestamp_ms if has_timestamp else 0
         if skipped := watermark.sent(offset):  # also of a record that is refused at once: it must not be passed over
-            self._account.skipped += skipped
-            SKIPPED.labels(topic).inc(skipped)
+            self._account.skip(topic, skipped)
         try:
             self._producer.produce(topic, value, key, target, delivered, None, at_ms, message.headers())
         except KafkaException as error:

@@ -1,8 +1,10 @@
 """What a forwarder tells while it runs, and at its end."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from headgate.collectors.delays import Delays
+from headgate.collectors.metrics import DELAY, RECORDS, SKIPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +54,46 @@ class Account:
     def __init__(self, now_s: float) -> None:
         self._began_s, self._last_s = now_s, now_s
         self._all, self._lately = Delays(), Delays()
-        self._records = self._records_before = 0
-        self.skipped = 0
+        self._records = self._records_before = self._skipped = 0
+        self._new_topics: list[str] = []
+        self._new_delays_s: list[float] = []
 
-    def add(self, delay_s: float | None) -> None:
-        """None: the record had no timestamp."""
-        self._records += 1
+    def add(self, topic: str, delay_s: float | None) -> None:
+        """A record of this topic; None: it had no timestamp. It counts once `count` is called."""
+        self._new_topics.append(topic)
         if delay_s is not None:
-            self._lately.add(delay_s)
+            self._new_delays_s.append(delay_s)
+
+    def count(self) -> None:
+        """What was added since the last time: once for many records, for their sake."""
+        if not self._new_topics:
+            return
+        topics, self._new_topics = self._new_topics, []
+        delays_s, self._new_delays_s = self._new_delays_s, []
+        self._records += len(topics)
+        for topic, records in Counter(topics).items():
+            RECORDS.labels(topic).inc(records)
+        self._lately.add_all(delays_s)
+        DELAY.observe_all(delays_s)
+
+    def skip(self, topic: str, offsets: int) -> None:
+        self._skipped += offsets
+        SKIPPED.labels(topic).inc(offsets)
 
     def lately(self, now_s: float, in_flight: int, waiting: int, partitions: int, paused: bool) -> Progress:
         """Since the last time."""
+        self.count()
         rate = (self._records - self._records_before) / max(now_s - self._last_s, 1e-3)
         delays, self._lately = self._lately, Delays()
         self._all.include(delays)
         self._records_before, self._last_s = self._records, now_s
-        return _progress(self._records, self.skipped, rate, delays, in_flight, waiting, partitions, paused)
+        return _progress(self._records, self._skipped, rate, delays, in_flight, waiting, partitions, paused)
 
     def in_all(self, now_s: float, in_flight: int) -> Progress:
+        self.count()
         rate = self._records / max(now_s - self._began_s, 1e-3)
         self._all.include(self._lately)
-        return _progress(self._records, self.skipped, rate, self._all, in_flight, 0, 0, False)
+        return _progress(self._records, self._skipped, rate, self._all, in_flight, 0, 0, False)
 
 
 def _progress(

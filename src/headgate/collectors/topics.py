@@ -52,22 +52,29 @@ class Wanted:
 class Route:
     """From one cluster to another, as far as topics are concerned."""
 
-    def __init__(self, source: Mapping[str, Any], target: Mapping[str, Any], wanted: Wanted, create: bool) -> None:
+    def __init__(
+        self,
+        source: Mapping[str, Any],
+        target: Mapping[str, Any],
+        wanted: Wanted,
+        create: bool,
+        answer_s: float = ANSWER_S,
+    ) -> None:
         with accepted("--from-client"):
             self._source = AdminClient(dict(source))
         with accepted("--to-client"):
             self._target = AdminClient(dict(target))
         self._addresses = str(source["bootstrap.servers"]), str(target["bootstrap.servers"])
-        self._wanted, self._create = wanted, create
+        self._wanted, self._create, self._answer_s = wanted, create, answer_s
 
     @property
     def by_name(self) -> bool:
         """Whether each topic was asked for, and did not just match a pattern."""
         return self._wanted.pattern is None
 
-    def main_cluster_id(self) -> str | None:
-        """None if its brokers do not say."""
-        return self._answers()[1].cluster_id
+    def group(self) -> str:
+        """For forwarders to this main cluster, and to no other; one for all if its brokers do not say which it is."""
+        return "-".join(filter(None, ("headgate-collect", self._answers()[1].cluster_id)))
 
     def open(self) -> dict[str, Counts]:
         """What is forwarded. Refuses what can never work; creates what is missing, if it may."""
@@ -109,8 +116,8 @@ class Route:
 
     def _answers(self) -> tuple[ClusterMetadata, ClusterMetadata]:
         return (
-            _answer(self._source, f"collector cluster (--from {self._addresses[0]})"),
-            _answer(self._target, f"main cluster (--to {self._addresses[1]})"),
+            _answer(self._source, f"collector cluster (--from {self._addresses[0]})", self._answer_s),
+            _answer(self._target, f"main cluster (--to {self._addresses[1]})", self._answer_s),
         )
 
     def _make(self, missing: Mapping[str, int]) -> None:
@@ -123,11 +130,11 @@ def partition_counts(cluster: ClusterMetadata) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in cluster.topics.items() if topic.error is None}
 
 
-def _answer(admin: AdminClient, which: str) -> ClusterMetadata:
+def _answer(admin: AdminClient, which: str, answer_s: float) -> ClusterMetadata:
     try:
-        return admin.list_topics(timeout=ANSWER_S)
+        return admin.list_topics(timeout=answer_s)
     except KafkaException as error:
         raise KafkaUnavailable(
-            f"the {which} did not answer within {ANSWER_S:g} s: {error.args[0].str()}; check the address, and whether "
+            f"the {which} did not answer within {answer_s:g} s: {error.args[0].str()}; check the address, and whether "
             "it asks for encryption or a password (--from-client, --to-client)"
         ) from error

@@ -18,8 +18,12 @@ class Verdict(StrEnum):
     worse = "worse"
     level = "level"
     """The intervals overlap."""
-    unknown = "?"
-    """With a single run there is no interval."""
+    unknown = "too few runs"
+    """An interval of so few is too wide to tell anything apart: that it overlaps another says nothing."""
+
+
+ENOUGH_RUNS = 5
+"""For a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +32,22 @@ class Interval:
 
     mean: float
     half: float = math.inf
+    runs: int | None = None
+    """Not known of what is published."""
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Interval":
         mean, freedom = math.fsum(values) / len(values), len(values) - 1
         if freedom == 0:
-            return cls(mean)
+            return cls(mean, runs=1)
         deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / freedom)
-        return cls(mean, T_99[min(freedom, len(T_99)) - 1] * deviation / math.sqrt(len(values)))
+        return cls(mean, T_99[min(freedom, len(T_99)) - 1] * deviation / math.sqrt(len(values)), len(values))
 
     def overlaps(self, other: "Interval") -> bool:
         return abs(self.mean - other.mean) <= self.half + other.half
 
     def against(self, other: "Interval", more_is_better: bool) -> Verdict:
-        if math.isinf(self.half) or math.isinf(other.half):
+        if any(one.runs is not None and one.runs < ENOUGH_RUNS for one in (self, other)):
             return Verdict.unknown
         if self.overlaps(other):
             return Verdict.level

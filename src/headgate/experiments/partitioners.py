@@ -9,9 +9,11 @@ from pathlib import Path
 
 from headgate.errors import ConfigError
 from headgate.experiments.partitioners_cases import SCENARIOS, Cell, Part, cells, expected, shuffled
+from headgate.experiments.partitioners_consumed import Pace, measure_consumed
 from headgate.experiments.partitioners_faults import Faults, create_topics, measure_faults
 from headgate.experiments.partitioners_live import BROKER_SETTINGS, FREE, Brokers, LeadIn, Size, measure
 from headgate.experiments.partitioners_results import MIB, Results, Run
+from headgate.experiments.partitioners_threads import measure_threads
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.java_programs import run_kafka_tool
 
@@ -23,8 +25,10 @@ FORGIVEN_S = 1.0
 node may take in that time is sent before the clock starts."""
 STOP_S = 1.0
 """Nobody needs what the brokers hold in the end, so they are not waited for."""
-IN_TURN = (Part.paper, Part.limited, Part.three, Part.several)
-AT_ONCE = (Part.slow, Part.killed)
+SIZED = (Part.paper, Part.limited, Part.three, Part.several)
+"""A run is so many records; elsewhere it is so much time."""
+IN_TURN = (*SIZED, Part.consumed)
+AT_ONCE = (Part.slow, Part.killed, Part.two_killed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class Plan:
     limited_records: int = 200_000
     """Enough to be limited for some seconds."""
     faults: Faults = field(default_factory=Faults)
+    pace: Pace = field(default_factory=Pace)
+    """Of the producers whose records are read."""
     seed: int = 1
     parts: tuple[Part, ...] = tuple(Part)
 
@@ -58,7 +64,11 @@ class Plan:
         ]
 
     def parts_on(self, nodes: int) -> list[Part]:
-        return [part for part in self.parts if SCENARIOS[cells(part)[0].scenario].nodes == nodes]
+        return [
+            part
+            for part in self.parts
+            if SCENARIOS[cells(part)[0].scenario].nodes == nodes and part is not Part.threads
+        ]
 
     @property
     def total(self) -> int:
@@ -76,8 +86,12 @@ class Plan:
         """Runs of another size cannot be compared with those to come."""
         for run in results.runs:
             wanted = self.size_of(Part(run.part))
-            records = wanted.records if run.part in IN_TURN else run.records
-            if (run.records, run.record_bytes) != (records, wanted.record_bytes):
+            records = wanted.records if run.part in SIZED else run.records
+            if (
+                run.part in self.parts
+                and run.part != Part.threads
+                and (run.records, run.record_bytes) != (records, wanted.record_bytes)
+            ):
                 raise ConfigError(
                     f"there are runs of {run.records:,} records of {run.record_bytes} bytes ({run.part}), and now "
                     f"{wanted.records:,} of {wanted.record_bytes} are wanted: ask for the same, or leave out --resume"
@@ -90,6 +104,7 @@ QUICK = Plan(
     more_runs=2,
     limited_records=300_000,
     faults=Faults(warming_s=1.0, healthy_s=1.0, slow_s=2.0, steady_s=1.0),
+    pace=Pace(seconds=1.0),
 )
 
 
@@ -100,6 +115,11 @@ def run_all(home: Path, plan: Plan, results: Results, told: Told) -> None:
     def say(what: str) -> None:
         told(what, plan.done(results), plan.total)
 
+    if Part.threads in plan.parts:
+        for number in range(plan.more_runs):
+            if not results.has(cells(Part.threads)[0], number):
+                say(f"{Part.threads}, run {number + 1}")
+                results.add(measure_threads(number, plan.seed))
     for nodes in (2, 3):
         if plan.todo(results, nodes):
             say(f"starting {nodes} brokers")
@@ -124,19 +144,21 @@ def _run_on(brokers: Brokers, plan: Plan, results: Results, nodes: int, say: Cal
             for cell in shuffled(cells(part), plan.seed, number):
                 if not results.has(cell, number):
                     say(f"{part}, run {number + 1}: {cell.scenario}, acks {cell.acks}, {cell.partitioner}")
-                    results.add([_measured(cell, number, brokers, plan)])
+                    results.add(_measured(cell, number, brokers, plan))
 
 
-def _measured(cell: Cell, number: int, brokers: Brokers, plan: Plan) -> Run:
+def _measured(cell: Cell, number: int, brokers: Brokers, plan: Plan) -> list[Run]:
     size = plan.size_of(cell.part)
+    if cell.part is Part.consumed:
+        return measure_consumed(cell, number, brokers, plan.pace, size.record_bytes)
     if cell.part is not Part.limited:
-        return measure(cell, number, brokers, size)
+        return [measure(cell, number, brokers, size)]
     # Kafka remembers for a while what a client sent too much, so every run with a limit is another client.
     client_id = f"{cell.scenario}-{cell.acks}-{cell.partitioner}-{number}"
     shares = expected(cell.partitioner, SCENARIOS[cell.scenario].topology)
     assert shares is not None
     forgiven = int(FORGIVEN_S * plan.limit_mib_per_s * MIB / size.record_bytes / max(shares.led.values()))
-    return measure(cell, number, brokers, size, client_id, LeadIn(forgiven, FORGIVEN_S))
+    return [measure(cell, number, brokers, size, client_id, LeadIn(forgiven, FORGIVEN_S))]
 
 
 def _prepare(brokers: Brokers, plan: Plan, nodes: int) -> None:

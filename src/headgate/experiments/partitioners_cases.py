@@ -25,6 +25,11 @@ class Part(StrEnum):
     several = "several producers"
     slow = "slow node"
     killed = "killed node"
+    two_killed = "two killed nodes"
+    """Of three: no majority of the controllers is left, so nobody can name new leaders."""
+    consumed = "consumer latency"
+    threads = "threads and new topics"
+    """What stresses `improved`, without brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +63,10 @@ SCENARIOS = {
         Scenario("AB", 3, {"A": ((1,), (2,), (2,)), "B": ((2,), (3,))}),
         _alone("S", 3, ((1,), (2,), (3,))),
         _alone("K", 3, ((1, 3), (2, 3), (2, 1), (3, 1))),
+        _alone("K3", 3, ((1, 2, 3), (2, 3, 1), (3, 1, 2))),
     )
 }
-SLOW_NODE, KILLED_NODE = 3, 2
+SLOW_NODE, KILLED_NODE, TWO_KILLED = 3, 2, (2, 3)
 PAPER = ("B1", "B2", "U1", "U2")
 ACKS = ("1", "all")
 SHARED = "sqf, shared"
@@ -101,6 +107,12 @@ def cells(part: Part) -> tuple[Cell, ...]:
             return tuple(Cell(part, "S", "1", name) for name in FAULT_PARTITIONERS)
         case Part.killed:
             return tuple(Cell(part, "K", "all", name) for name in FAULT_PARTITIONERS)
+        case Part.two_killed:
+            return tuple(Cell(part, "K3", "1", name) for name in FAULT_PARTITIONERS)
+        case Part.consumed:
+            return tuple(Cell(part, "U2", "all", name) for name in (BASELINE, "client", "node", "sqf"))
+        case Part.threads:
+            return tuple(Cell(part, "U2", "", name) for name in (BASELINE, "improved"))
 
 
 def shuffled(chosen: tuple[Cell, ...], seed: int, number: int) -> list[Cell]:

@@ -19,6 +19,7 @@ from headgate.experiments.partitioners_cases import (
     KILLED_NODE,
     SCENARIOS,
     SLOW_NODE,
+    TWO_KILLED,
     Cell,
     Part,
     cells,
@@ -64,7 +65,7 @@ def topic_of(cell: Cell) -> str:
 
 
 def create_topics(brokers: Brokers) -> None:
-    for part in (Part.slow, Part.killed):
+    for part in (Part.slow, Part.killed, Part.two_killed):
         brokers.create({topic_of(cell): SCENARIOS[cell.scenario].topics[cell.scenario] for cell in cells(part)})
 
 
@@ -235,6 +236,25 @@ def killed_node(stage: Stage) -> None:
     time.sleep(faults.steady_s)
 
 
+def two_killed_nodes(stage: Stage) -> None:
+    """Both at once. Brokers are controllers here: one of three is no majority, so nobody leads in their place, and what
+    was sent to them waits until they are back."""
+    kafka, faults = stage.brokers.kafka, stage.faults
+    stage.enter(BEFORE)
+    time.sleep(faults.steady_s)
+    stage.enter(FAILING)
+    time.sleep(ON_THE_WAY_S)
+    for node in TWO_KILLED:
+        kafka.kill(node)
+    time.sleep(faults.steady_s)
+    stage.enter(RETURNING)
+    kafka.start()
+    stage.brokers.bring_leaders_home()
+    stage.wait_until_all_see(SCENARIOS["K3"].topology)
+    stage.enter(BACK)
+    time.sleep(faults.steady_s)
+
+
 def measure_faults(
     part: Part, number: int, brokers: Brokers, faults: Faults, record_bytes: int, seed: int
 ) -> list[Run]:
@@ -243,6 +263,8 @@ def measure_faults(
     if part is Part.slow:
         stage.play(slow_node)
         return list(stage.runs({HEALTHY: whole, SLOW: whole}))
-    stage.play(killed_node)
+    stage.play(killed_node if part is Part.killed else two_killed_nodes)
     brokers.find_processes()
+    if part is Part.two_killed:
+        return list(stage.runs({BEFORE: whole, FAILING: whole, BACK: whole}))
     return list(stage.runs({BEFORE: whole, AWAY: failed(whole, [KILLED_NODE]), BACK: whole}))

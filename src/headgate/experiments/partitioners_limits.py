@@ -1,8 +1,9 @@
-"""Did nodes limit in the published benchmark? A model of two numbers, fitted on the default's rows only (E-5).
+"""Could nodes have limited in the published benchmark (E-5)? Arithmetic on two rows, and not a model that was tested.
 
-A node's work for a record is 1 if it leads the partition and `copy` if it holds a copy of one that another leads. The
-busiest node limits: throughput = capacity / most work of a node per record. Balanced and unbalanced default give both
-numbers; Node and SQF are then predicted.
+Suppose a node's work for a record is 1 if it leads the partition and `copy` if it holds a copy of one that another
+leads, and that the busiest node limits: throughput = capacity / most work of a node per record. The balanced and the
+unbalanced default then give the two unknowns exactly, with nothing left to check them by, and Node and SQF follow.
+Where no `copy` between 0 and 1 gives the two rows, the supposition is wrong.
 """
 
 from dataclasses import dataclass

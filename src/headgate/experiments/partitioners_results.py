@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -136,15 +136,13 @@ def _counts(by_node: str) -> Loads:
 class Results:
     """All runs there are."""
 
-    def __init__(self, file: Path, resume: bool = False) -> None:
+    def __init__(self, file: Path, resume: bool = False, anew: Collection[Part] = tuple(Part)) -> None:
+        """Of a file that is there all runs are kept to `resume`, and else those of parts that do not begin `anew`."""
         self._file, self.runs = file, list[Run]()
         self._done: set[tuple[Cell, int]] = set()
-        if resume and file.exists():
-            with file.open(newline="") as lines:
-                try:
-                    self.runs = [_read(line) for line in csv.DictReader(lines)]
-                except (KeyError, ValueError, TypeError) as error:
-                    raise ConfigError(f"{file} is not of this experiment ({error!r}): leave out --resume") from error
+        dropped = set() if resume else set(anew)
+        if file.exists() and dropped != set(Part):
+            self.runs = [run for run in stored(file) if run.part not in dropped]
         self._done.update((run.cell, run.number) for run in self.runs)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -174,6 +172,19 @@ class Results:
         """None without runs, or where the value was not measured."""
         values = [found for run in self.of(cell, phase) if not math.isnan(found := value(run))]
         return Interval.of(values) if values else None
+
+
+def stored(file: Path) -> list[Run]:
+    with file.open(newline="") as lines:
+        rows = csv.DictReader(lines)
+        try:
+            if rows.fieldnames != [field.name for field in fields(Run)]:
+                raise ValueError("other columns")
+            return [_read(row) for row in rows]
+        except (ValueError, TypeError) as error:
+            raise ConfigError(
+                f"{file} is not of this experiment ({error}): leave out --resume and --part, or choose another --out"
+            ) from error
 
 
 def _read(line: Mapping[str, str]) -> Run:

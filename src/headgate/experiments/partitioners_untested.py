@@ -1,10 +1,21 @@
 """The report's sections on what the paper left untested (B-61), and on the simulator."""
 
+import math
 from collections.abc import Sequence
 from statistics import mean
 
 from headgate.experiments.partitioners import Plan
-from headgate.experiments.partitioners_cases import KILLED_NODE, SCENARIOS, SLOW_NODE, Cell, Part, cells, expected
+from headgate.experiments.partitioners_cases import (
+    KILLED_NODE,
+    SCENARIOS,
+    SLOW_NODE,
+    TWO_KILLED,
+    Cell,
+    Part,
+    cells,
+    expected,
+)
+from headgate.experiments.partitioners_consumed import ACKNOWLEDGED, READ
 from headgate.experiments.partitioners_faults import AWAY, BACK, BEFORE, FAILING, HEALTHY, RETURNING, SLOW
 from headgate.experiments.partitioners_results import Results
 from headgate.experiments.partitioners_simulated import SETTINGS, Simulated, highest_load
@@ -19,6 +30,7 @@ from headgate.experiments.partitioners_tables import (
     shown,
     table,
 )
+from headgate.experiments.partitioners_threads import PHASES
 from headgate.topology.failures import failed
 
 
@@ -117,6 +129,108 @@ def killed_node(results: Results) -> list[str]:
         ),
         "",
         *table(heading, [_killed_row(results, cell) for cell in cells(Part.killed)]),
+        "",
+    ]
+
+
+def two_killed_nodes(results: Results) -> list[str]:
+    heading = (
+        *("partitioner", "runs", "before: avg ms", "failing: avg ms", "p50", "average while failing"),
+        *("back: avg ms", "lost", "sent to the node that is left, %"),
+    )
+    rows = []
+    for cell in cells(Part.two_killed):
+        failing = [shown(results, cell, metric, FAILING) for metric in ("avg_ms", "p50_ms")]
+        lost = sum(run.failed for phase in (BEFORE, FAILING, RETURNING, BACK) for run in results.of(cell, phase))
+        left = [100 * run.led_shares.get(1, 0.0) for run in results.of(cell, FAILING)]
+        rows.append(
+            (
+                *cell_row(results, cell, BEFORE)[:2],
+                shown(results, cell, "avg_ms", BEFORE),
+                *failing,
+                change(results, cell, "avg_ms", FAILING),
+                shown(results, cell, "avg_ms", BACK),
+                f"{lost}",
+                f"{mean(left):.1f}" if left else "",
+            )
+        )
+    killed = " and ".join(str(node) for node in TWO_KILLED)
+    return [
+        "## Two of three nodes killed",
+        "",
+        *prose(
+            f"""One partition led by each node, three copies, acks 1. Nodes {killed} get SIGKILL at once. Brokers are
+            also the controllers here, and one of three is no majority: nobody leads in their place, and producers are
+            told of no change. Records for them wait until they are back, and latencies are of records sent in a phase,
+            whenever they were acknowledged. A partitioner that counts what is on its way sends to the node that is
+            left; the others go on as if nothing had happened."""
+        ),
+        "",
+        *table(heading, rows),
+        "",
+    ]
+
+
+def consumer_latency(results: Results, plan: Plan) -> list[str]:
+    heading = ("partitioner", "runs", "acknowledged: avg ms", "p99", "read: avg ms", "p99", "average until read")
+    rows = [
+        (
+            *cell_row(results, cell, READ)[:2],
+            *_latency(results, cell, ACKNOWLEDGED),
+            *_latency(results, cell, READ),
+            change(results, cell, "avg_ms", READ),
+        )
+        for cell in cells(Part.consumed)
+    ]
+    return [
+        "## Until a consumer has a record",
+        "",
+        *prose(
+            f"""U2, acks all, {plan.pace.records_per_s:,} records/s for {plan.pace.seconds:g} s, one consumer of all
+            partitions in a thread beside the producer. From the call of `produce` to the poll that returned the
+            record. The rate is far below what brokers can do: it shows what a partitioner adds to a record that need
+            not wait, and not what an overloaded node would do to its readers."""
+        ),
+        "",
+        *table(heading, rows),
+        "",
+    ]
+
+
+def threads_and_new_topics(results: Results) -> list[str]:
+    heading = ("threads, topics", "partitioner", "runs", "calls/s", "average µs", "p99.9 µs", "time of all calls")
+    rows = []
+    for phase in PHASES:
+        for cell in cells(Part.threads):
+            runs = results.of(cell, phase)
+            per_s = mean(run.records / run.seconds for run in runs) if runs else math.nan
+            avg_us, most_us = (
+                results.interval(cell, lambda run, name=name: 1000 * float(getattr(run, name)), phase)  # type: ignore[misc]
+                for name in ("avg_ms", "p999_ms")
+            )
+            rows.append(
+                (
+                    phase,
+                    *cell_row(results, cell, phase)[:2],
+                    f"{per_s:,.0f}" if runs else "",
+                    str(avg_us or ""),
+                    str(most_us or ""),
+                    change(results, cell, "seconds", phase),
+                )
+            )
+    return [
+        "## What stresses `improved`",
+        "",
+        *prose(
+            """`improved` makes the choices of `default-rr` with one look-up fewer, and takes a lock when a topic is
+            new (B-30). Here threads share one object and call `partition` as published, over and over, on one topic
+            and on 20,000 that are all new at first; no broker takes part. A `BalancedProducer` makes these look-ups
+            when the topology changes and not for a record, so none of this reaches its callers. Python runs one thread
+            at a time: who meets a lock that is held waits until its holder has a turn, which is another thing than the
+            contention between cores that the paper has in mind."""
+        ),
+        "",
+        *table(heading, rows),
         "",
     ]
 

@@ -1,6 +1,7 @@
 """`sqf-host`: SQF over all producers of a host, whichever process they are in (B-36)."""
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -33,7 +34,9 @@ class HostSqf:
         self._ahead, self._name, self._folder, self.allow_keys = ahead, name, folder, allow_keys
         self._maps, self._offline = NodeMaps(start), DefaultRoundRobin(start)
         self._choices: WeakKeyDictionary[ClusterView, dict[str, Choice]] = WeakKeyDictionary()
-        self._slots: tuple[ClusterView | None, dict[int, int]] = (None, {})
+        self._slots: WeakKeyDictionary[ClusterView, dict[int, int]] = WeakKeyDictionary()
+        self._led: dict[str, frozenset[int]] = {}
+        """By cluster, the nodes that led anything in its last view."""
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
         if key is not None and not self.allow_keys:
@@ -65,7 +68,8 @@ class HostSqf:
                 for partition in chosen:  # another thread was faster
                     return partition
                 in_order = shortest_first(memory.usage(slots), self._ahead)
-                memory.add(slots, [in_order.count(n) for n in range(len(slots))])
+                given = Counter(in_order)
+                memory.add(slots, [given[n] for n in range(len(slots))])
                 chosen = iter([next(rotations[n]) for n in in_order])
                 return next(chosen)
 
@@ -77,9 +81,9 @@ class HostSqf:
         return dict(zip(slot_of, memory.usage(list(slot_of.values())), strict=True))
 
     def _slots_of(self, cluster: ClusterView) -> dict[int, int]:
-        view, slot_of = self._slots
-        if view is not cluster:
-            memory = host_memory(self._name or cluster.cluster, self._folder)
-            slot_of = dict(zip(cluster.nodes, memory.slots(cluster.nodes), strict=True))
-            self._slots = (cluster, slot_of)
-        return slot_of
+        if cluster not in self._slots:
+            memory, leading = host_memory(self._name or cluster.cluster, self._folder), cluster.leading
+            slots = memory.slots(cluster.nodes, leading, self._led.get(cluster.cluster))
+            self._slots[cluster] = dict(zip(cluster.nodes, slots, strict=True))
+            self._led[cluster.cluster] = leading
+        return self._slots[cluster]

@@ -12,7 +12,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from headgate.errors import ConfigError, SetupError
 ROWS, NODES = 64, 1024
 """Processes and nodes; 0.5 MB, of which the system gives what is used."""
 LOCK_DEADLINE_S = 10.0
-_IDS, _ONLINE, _BASE, _FIRST_ROW = 0, 1, 2, 3
+_IDS, _AWAY, _BASE, _FIRST_ROW = 0, 1, 2, 3
 _BYTES = (_FIRST_ROW + ROWS) * NODES * 8
 
 
@@ -39,19 +39,27 @@ class HostMemory:
         self._own, self._pid = -1, -1
         self._within = threading.Lock()
 
-    def slots(self, nodes: Sequence[int]) -> list[int]:
-        """Where each of the live nodes is counted; nodes that are new or were away join at the least used's level."""
+    def slots(self, nodes: Collection[int], leading: Collection[int], led: Collection[int] | None) -> list[int]:
+        """Where each of the live nodes is counted. `leading` are those that lead something in this process' view, and
+        `led` those that did in its last one; None if this is its first.
+
+        A node joins at the level of the least used of the others that lead here, if it is below (B-34): a node that
+        did not lead here before; one that some process saw lead no more, and none has seen lead since; and one that
+        nobody knew. A first view alone is no reason: what other processes' topics sent so far is as it should be.
+        """
         with self._within, self._locked():
-            ids, online, base = self._table[_IDS], self._table[_ONLINE], self._table[_BASE]
-            found = [self._slot(ids, node) for node in nodes]
-            there = [slot for slot in found if online[slot]]
-            least = int(self._usage(there).min()) if there else 0
-            for slot in found:
-                if not online[slot]:
-                    base[slot] += least - int(self._usage([slot])[0])
-            online[:] = 0
-            online[found] = 1
-            return found
+            away = self._table[_AWAY]
+            known = {int(id) - 1 for id in self._table[_IDS] if id}
+            slot_of = {node: self._slot(node) for node in (*nodes, *leading, *(led or ()))}
+            begins = {node for node in leading if away[slot_of[node]] or (led is not None and node not in led)}
+            stays = [slot_of[node] for node in leading if node in known and node not in begins]
+            least = int(self._usage(stays).min()) if stays else 0
+            for node in begins | (slot_of.keys() - known):
+                below = least - int(self._usage([slot_of[node]])[0])
+                self._table[_BASE, slot_of[node]] += max(0, below)
+            away[[slot_of[node] for node in leading]] = 0
+            away[[slot_of[node] for node in led or () if node not in leading]] = 1
+            return [slot_of[node] for node in nodes]
 
     def usage(self, slots: Sequence[int]) -> list[int]:
         return [int(value) for value in self._usage(slots)]
@@ -65,8 +73,9 @@ class HostMemory:
     def _usage(self, slots: Sequence[int]) -> NDArray[np.int64]:
         return np.asarray(self._table[_BASE:, slots].sum(axis=0))
 
-    def _slot(self, ids: NDArray[np.int64], node: int) -> int:
+    def _slot(self, node: int) -> int:
         """Ids are kept one higher, so that 0 is a free slot."""
+        ids = self._table[_IDS]
         known = np.flatnonzero(ids == node + 1)
         if known.size:
             return int(known[0])
@@ -113,7 +122,7 @@ def host_memory(name: str, folder: Path | None = None) -> HostMemory:
     shared = Path("/dev/shm")
     place = folder or (shared if shared.is_dir() else Path(tempfile.gettempdir()))
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-    path = place / f"headgate-sqf-1-{os.geteuid()}-{digest}"
+    path = place / f"headgate-sqf-2-{os.geteuid()}-{digest}"
     with _opening:
         if path not in _open:
             _open[path] = HostMemory(path)

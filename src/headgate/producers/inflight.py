@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from headgate.errors import ConfigError
-from headgate.producers.nodes import NodeMaps, NodeState, refuse_key
+from headgate.producers.nodes import NodeMaps, NodeState, Usage, refuse_key
 from headgate.producers.protocol import ClusterView
 from headgate.producers.round_robin import DefaultRoundRobin, Seed, random_start
 
@@ -42,12 +42,12 @@ class SqfInflight:
             node = waiting.popleft()
             node.usage.on_the_way.pop()
             if latency_s is not None:
-                self._learned(node.id, latency_s)
+                self._learned(node.usage, latency_s)
 
     def _chosen(self, nodes: Sequence[NodeState]) -> NodeState:
         return min(nodes, key=lambda node: len(node.usage.on_the_way))
 
-    def _learned(self, node: int, latency_s: float) -> None:
+    def _learned(self, usage: Usage, latency_s: float) -> None:
         pass
 
 
@@ -67,22 +67,42 @@ class JoinShortestOf(SqfInflight):
 
 
 class LatencyWeighted(SqfInflight):
-    """`latency-weighted`: records on their way count by how long the node takes for one."""
+    """`latency-weighted`: records on their way count by how long the node takes for one.
 
-    def __init__(self, half_life: int = 100, allow_keys: bool = False, start: Seed = random_start) -> None:
-        """`half_life`: acknowledgements after which an old latency counts half."""
-        if half_life < 1:
-            raise ConfigError(f"the half-life must be at least 1 acknowledgement, not {half_life}")
+    A node that looks slow gets few records or none, so nothing would ever show that it is well again. Therefore a
+    latency is trusted less the longer ago it was heard, and a node of which too little is known counts as faster than
+    all others: it is tried, and one answer then tells. Age is counted in acknowledgements and not in seconds, so that
+    trying takes a small share of the records at any rate.
+    """
+
+    def __init__(
+        self, half_life: int = 100, forget_after: int = 1_000, allow_keys: bool = False, start: Seed = random_start
+    ) -> None:
+        """`half_life`: acknowledgements of a node after which its old latency counts half; `forget_after`:
+        acknowledgements of others after which it does."""
+        if half_life < 1 or forget_after < 1:
+            raise ConfigError(
+                f"half_life and forget_after must be at least 1 acknowledgement, not {half_life} and {forget_after}"
+            )
         super().__init__(allow_keys, start)
-        self._kept = 0.5 ** (1 / half_life)
-        self._latency_s: dict[int, float] = {}
+        self._kept, self._forget_after = 0.5 ** (1 / half_life), forget_after
+        self._answers = 0
 
     def _chosen(self, nodes: Sequence[NodeState]) -> NodeState:
-        known = self._latency_s
-        # A node that nobody has heard of yet counts as faster than all others, so that it is tried.
-        guess = min(known.values(), default=1.0) / 2
-        return min(nodes, key=lambda node: (len(node.usage.on_the_way) + 1) * known.get(node.id, guess))
+        known = (node.usage.latency_s for node in nodes)
+        guess_s = min((latency_s for latency_s in known if latency_s is not None), default=1.0) / 2
+        return min(nodes, key=lambda node: (len(node.usage.on_the_way) + 1) * self._expected_s(node.usage, guess_s))
 
-    def _learned(self, node: int, latency_s: float) -> None:
-        before = self._latency_s.get(node, latency_s)
-        self._latency_s[node] = self._kept * before + (1 - self._kept) * latency_s
+    def _expected_s(self, usage: Usage, guess_s: float) -> float:
+        latency_s = usage.latency_s  # read once: another thread may forget it meanwhile
+        return guess_s if latency_s is None else guess_s + self._trust(usage) * (latency_s - guess_s)
+
+    def _trust(self, usage: Usage) -> float:
+        return float(0.5 ** ((self._answers - usage.heard) / self._forget_after))
+
+    def _learned(self, usage: Usage, latency_s: float) -> None:
+        before_s = usage.latency_s
+        differs_s = 0.0 if before_s is None else before_s - latency_s
+        usage.latency_s = latency_s + self._kept * self._trust(usage) * differs_s
+        self._answers += 1
+        usage.heard = self._answers

@@ -19,6 +19,10 @@ class Usage:
     """What it was sent."""
     on_the_way: deque[None] = field(default_factory=deque)
     """As long as what it was sent and has not acknowledged: adding and taking away are atomic, unlike += and -=."""
+    latency_s: float | None = None
+    """How long it took to acknowledge; None: not known, or not since it leads again."""
+    heard: int = 0
+    """How many acknowledgements of all nodes there had been at its last one."""
 
 
 @dataclass(slots=True)
@@ -96,8 +100,10 @@ class NodeMaps:
         for id in cluster.nodes:
             if (name, id) not in self._usages:
                 self._usages[name, id] = Usage(least)
-            elif id in leading - led and not self._keep_usage:
-                self._usages[name, id].value = least
+            elif id in leading - led:
+                self._usages[name, id].latency_s = None  # from before it was away, or because it was
+                if not self._keep_usage:
+                    self._usages[name, id].value = least
         self._leading[name] = leading
 
 

@@ -1,12 +1,14 @@
 """`sqf`: the node that was sent least, over all topics of the instance, gets the next record (B-32 to B-36)."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from headgate.errors import ConfigError
 from headgate.producers.nodes import NodeMaps, NodeState, refuse_key
 from headgate.producers.protocol import Choice, ClusterView
 from headgate.producers.round_robin import DefaultRoundRobin, Seed, random_start
+from headgate.producers.turns import level_after
 
 LIMIT = 2**31 - 1
 
@@ -74,9 +76,8 @@ class ShortestQueueFirst:
     def ahead(self, topic: str, cluster: ClusterView, records: int) -> list[int]:
         nodes = self._maps.of(cluster).nodes_of[topic]
         in_order = shortest_first([node.usage.value for node in nodes], records)
-        given = [in_order.count(n) for n in range(len(nodes))]  # before adding: other threads count meanwhile
-        for node, records_given in zip(nodes, given, strict=True):
-            node.usage.value += records_given
+        for n, given in Counter(in_order).items():  # counted before adding: other threads count meanwhile
+            nodes[n].usage.value += given
         if any(node.usage.value >= self._limit for node in nodes):
             shrink(self._maps.of(cluster).nodes.values(), self._limit)
         turns = [node.rotation(topic) for node in nodes]
@@ -89,13 +90,18 @@ class ShortestQueueFirst:
 def shortest_first(usage: Sequence[float], records: int) -> list[int]:
     """The nodes that SQF gives the next records to. A node used u times takes turns u, u + 1, …; SQF takes the turns
     of all nodes in order, the first node first where they are equal. Once all have caught up, rounds repeat."""
+    order = [n for _, n in sorted(turns_behind(usage, records))[:records]]
     level = max(usage)
-    until_level = [math.ceil(level - used) for used in usage]
-    behind = sorted((used + turn, n) for n, used in enumerate(usage) for turn in range(min(until_level[n], records)))
-    order = [n for _, n in behind[:records]]
-    one_round = sorted(range(len(usage)), key=lambda n: (usage[n] + until_level[n], n))
+    one_round = sorted(range(len(usage)), key=lambda n: (usage[n] + math.ceil(level - usage[n]), n))
     rounds = -(-(records - len(order)) // len(usage))
     return (order + one_round * rounds)[:records]
+
+
+def turns_behind(usage: Sequence[float], records: int) -> list[tuple[float, int]]:
+    """Turns until all nodes have caught up; but only those below the level that so many records reach, for no later
+    one can be among them. So there are at most two for each node more than records, however far apart nodes are."""
+    level = min(max(usage), math.floor(level_after(usage, records)) + 1.0)
+    return [(used + turn, n) for n, used in enumerate(usage) for turn in range(math.ceil(level - used))]
 
 
 def shrink(nodes: Iterable[NodeState], limit: int) -> None:

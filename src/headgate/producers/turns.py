@@ -95,12 +95,19 @@ def one_round(led: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 def poured(usage: Sequence[float], rows: int) -> list[float]:
     """What each node gets of so many rows if always the least used gets the next one."""
-    in_order = sorted(usage)
-    for n in range(len(in_order), 0, -1):  # the n least used share the rows and end at one level
-        level = (sum(in_order[:n]) + rows) / n
-        if level >= in_order[n - 1]:
-            break
+    level = level_after(usage, rows)
     return [max(0.0, level - used) for used in usage]
+
+
+def level_after(usage: Sequence[float], rows: int) -> float:
+    """Where those nodes end that get any of so many rows."""
+    in_order = sorted(usage)
+    used = sum(in_order)
+    for n in range(len(in_order), 1, -1):  # the n least used share the rows and end at one level
+        if used + rows >= n * in_order[n - 1]:
+            return (used + rows) / n
+        used -= in_order[n - 1]
+    return in_order[0] + rows
 
 
 def spread(shares: Sequence[float], led: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -9,8 +9,9 @@ from headgate.topology.cluster import Partition, Topology
 from headgate.topology.findings import counted, joined
 from headgate.topology.leaders import with_better_leaders
 from headgate.topology.lints import Lint
-from headgate.topology.placement import equal_seats, seated, separate_seats, spread
+from headgate.topology.placement import equal_seats, in_a_rack_of, seated, separate_seats, spread
 from headgate.topology.reassignment import Reassignment, copies, difference, reassigned
+from headgate.topology.safety import on_fewer_racks
 from headgate.topology.simulate import Pressure
 from headgate.topology.standing import Standing
 
@@ -93,7 +94,10 @@ def advise(standing: Standing) -> Advice:
     plans, rejected = [], []
     for name, what, after in _proposals(standing):
         plan = _plan(standing, before, name, what, difference(standing.topology, after))
-        if plan.worthwhile:
+        crowded = on_fewer_racks(standing.topology, after)
+        if crowded:
+            rejected.append((plan, f"{counted(crowded, 'partition')} would have replicas on fewer racks than now"))
+        elif plan.worthwhile:
             plans.append(plan)
         else:
             rejected.append((plan, _compared(before, plan.after) if plan.change.replicas else "nothing to change"))
@@ -152,14 +156,13 @@ def _replicas_held(topology: Topology) -> dict[int, int]:
 
 def _with_second_replicas(topology: Topology) -> Topology:
     """A follower for every partition that has none, on the node with the fewest replicas, if it can in another rack."""
-    held, racks = _replicas_held(topology), {node.id: node.rack for node in topology.nodes}
+    held, racks = _replicas_held(topology), topology.racks
 
     def doubled(partition: Partition) -> Partition:
         free = [id for id in held if id not in partition.replicas]
         if len(partition.replicas) > 1 or partition.leader is None or not free:
             return partition
-        rack = racks[partition.leader]
-        second = min(free, key=lambda id: (rack is not None and racks[id] == rack, held[id], id))
+        second = min(free, key=lambda id: (in_a_rack_of(id, partition.replicas, racks), held[id], id))
         held[second] += 1
         replicas = (*partition.replicas, second)
         return Partition(partition.index, partition.leader, replicas, replicas)
@@ -170,7 +173,8 @@ def _with_second_replicas(topology: Topology) -> Topology:
 
 
 def _without_offline(topology: Topology) -> Topology:
-    online, held = topology.online, _replicas_held(topology)
+    """Each goes to a rack that has none of the partition, if there is one with a node to spare."""
+    online, held, racks = topology.online, _replicas_held(topology), topology.racks
 
     def mended(partition: Partition) -> Partition:
         if online.issuperset(partition.replicas) or partition.leader is None:
@@ -179,7 +183,8 @@ def _without_offline(topology: Topology) -> Topology:
         for place, id in enumerate(replicas):
             free = [other for other in online if other not in replicas]
             if id not in online and free:
-                replicas[place] = min(free, key=lambda other: (held[other], other))
+                others = replicas[:place] + replicas[place + 1 :]
+                replicas[place] = min(free, key=lambda other: (in_a_rack_of(other, others, racks), held[other], other))
                 held[replicas[place]] += 1
         leader = next(id for id in replicas if id in online)
         return Partition(partition.index, leader, tuple(replicas), tuple(id for id in replicas if id in online))
@@ -217,6 +222,11 @@ def _words(standing: Standing) -> Iterator[str]:
             )
     elif standing.lints[Lint.UNEVEN]:
         yield "No topics overlap: with the `node` or `sqf` partitioner the uneven ones are level where they are."
+    if standing.topology.racks:
+        yield (
+            "Racks are known: every plan leaves each partition's replicas on as many racks as now, or more. Room on "
+            "disks is not looked at."
+        )
     if standing.lints[Lint.OFFLINE]:
         yield "Partitions without a leader are helped by bringing their nodes back, not by a reassignment."
 

@@ -75,6 +75,11 @@ class Topology:
         return frozenset(node.id for node in self.nodes if node.online)
 
     @property
+    def racks(self) -> dict[int, str]:
+        """Of the live nodes whose rack is known: a replica on a node that is away keeps nothing safe."""
+        return {node.id: node.rack for node in self.nodes if node.online and node.rack}
+
+    @property
     def partitions(self) -> int:
         return sum(len(topic.partitions) for topic in self.topics)
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import nsmallest
 
 from headgate.topology.cluster import Node, Partition, Topic, Topology
 from headgate.topology.groups import Group
@@ -60,7 +59,7 @@ def spread(topology: Topology) -> Topology:
 
     Overlaps stay or arise; what becomes even is the load.
     """
-    online = tuple(sorted(topology.online))
+    online, racks = tuple(sorted(topology.online)), topology.racks
     capacity = {node.id: node.capacity for node in topology.nodes}
     load, held = dict.fromkeys(capacity, 0.0), dict.fromkeys(capacity, 0)
     changed = []
@@ -68,7 +67,8 @@ def spread(topology: Topology) -> Topology:
         if led := _led(topic):
             keeps = topic.led_by()
             free = sorted(online, key=lambda id: (load[id] / capacity[id], -keeps.get(id, 0), id))
-            changed.append(_topic_on(topic, Seats((topic.name,), tuple(free[:led]), online), load, held))
+            place = Seats((topic.name,), tuple(free[:led]), online)
+            changed.append(_topic_on(topic, place, load, held, racks))
     return topology.changed(changed)
 
 
@@ -76,9 +76,9 @@ def seated(topology: Topology, seats: Sequence[Seats]) -> Topology:
     """The cluster with these topics on these nodes, moving as little as that allows."""
     topics = {topic.name: topic for topic in topology.topics}
     load = dict.fromkeys((node.id for node in topology.nodes), 0.0)
-    held = dict.fromkeys((node.id for node in topology.nodes), 0)
+    held, racks = dict.fromkeys((node.id for node in topology.nodes), 0), topology.racks
     return topology.changed(
-        _topic_on(topics[name], place, load, held)
+        _topic_on(topics[name], place, load, held, racks)
         for place in seats
         for name in sorted(place.topics, key=lambda name: (-topics[name].rate, name))
     )
@@ -113,7 +113,7 @@ def _dealt(chunks: Sequence[list[Topic]], nodes: Sequence[Node]) -> list[Seats]:
     for _ in range(spare):
         neediest = max(range(len(chunks)), key=lambda n: (rates[n] / sizes[n], -n))
         sizes[neediest] += 1
-    free = {node.id for node in nodes}
+    free, racks = {node.id for node in nodes}, {node.id: node.rack for node in nodes if node.rack}
     seats: dict[int, Seats] = {}
     for n in sorted(range(len(chunks)), key=lambda n: -rates[n]):
         held: dict[int, int] = {}
@@ -121,10 +121,19 @@ def _dealt(chunks: Sequence[list[Topic]], nodes: Sequence[Node]) -> list[Seats]:
             for partition in topic.partitions:
                 for rank, id in enumerate(partition.replicas):
                     held[id] = held.get(id, 0) + (2 if rank == 0 else 1)
-        chosen = sorted(free, key=lambda id: (-held.get(id, 0), id))[: sizes[n]]
+        chosen = _of_several_racks(sorted(free, key=lambda id: (-held.get(id, 0), id)), least[n], racks)[: sizes[n]]
         free.difference_update(chosen)
         seats[n] = _seats(chunks[n], tuple(chosen))
     return [seats[n] for n in range(len(chunks))]
+
+
+def _of_several_racks(ordered: Sequence[int], copies: int, racks: Mapping[int, str]) -> list[int]:
+    """The same nodes; but the first of up to so many racks come first, so that replicas find different ones."""
+    first: dict[str, int] = {}
+    for id in ordered:
+        if id in racks and len(first) < copies:
+            first.setdefault(racks[id], id)
+    return sorted(ordered, key=lambda id: id not in first.values())
 
 
 def _led(topic: Topic) -> int:
@@ -141,7 +150,9 @@ def _pressure(seats: Seats, topics: Mapping[str, Topic], topology: Topology) -> 
     return sum(topics[name].rate for name in seats.topics) / capacity
 
 
-def _topic_on(topic: Topic, place: Seats, load: dict[int, float], held: dict[int, int]) -> Topic:
+def _topic_on(
+    topic: Topic, place: Seats, load: dict[int, float], held: dict[int, int], racks: Mapping[int, str]
+) -> Topic:
     """Every leader node gets as many partitions as any other, or one more; who leads already goes first."""
     movable = [partition for partition in topic.partitions if partition.leader is not None]
     quota = dict.fromkeys(place.leaders, len(movable) // len(place.leaders))
@@ -166,18 +177,29 @@ def _topic_on(topic: Topic, place: Seats, load: dict[int, float], held: dict[int
             if partition.index not in leaders:
                 seat(partition, wish(partition))
     nodes = frozenset(place.replicas)
-    moved = {p.index: _partition_on(p, leaders[p.index], nodes, held) for p in movable}
+    moved = {p.index: _partition_on(p, leaders[p.index], nodes, held, racks) for p in movable}
     return replace(topic, partitions=tuple(moved.get(p.index, p) for p in topic.partitions))
 
 
-def _partition_on(partition: Partition, leader: int, nodes: frozenset[int], held: dict[int, int]) -> Partition:
-    """Followers stay where they are if they may; others go to the nodes with the fewest replicas."""
-    wanted = len(partition.replicas) - 1
-    followers = [id for id in partition.replicas if id in nodes and id != leader][:wanted]
-    if missing := wanted - len(followers):
-        free = nodes.difference(followers, (leader,))
-        followers += nsmallest(missing, free, key=lambda id: (held[id], id))
-    replicas = (leader, *followers)
+def _partition_on(
+    partition: Partition, leader: int, nodes: frozenset[int], held: dict[int, int], racks: Mapping[int, str]
+) -> Partition:
+    """Followers stay where they are if they may, each in a rack of its own; others go to racks that have none of the
+    partition yet, and there to the nodes with the fewest replicas."""
+    replicas = [leader]
+    for id in partition.replicas:
+        if id in nodes and id not in replicas and not in_a_rack_of(id, replicas, racks):
+            replicas.append(id)
+    del replicas[len(partition.replicas) :]
+    while len(replicas) < len(partition.replicas):
+        free = nodes.difference(replicas)
+        stays = nodes.intersection(partition.replicas)
+        replicas.append(min(free, key=lambda id: (in_a_rack_of(id, replicas, racks), id not in stays, held[id], id)))
     for id in replicas:
         held[id] += 1
-    return Partition(partition.index, leader, replicas, replicas)
+    return Partition(partition.index, leader, tuple(replicas), tuple(replicas))
+
+
+def in_a_rack_of(id: int, replicas: Sequence[int], racks: Mapping[int, str]) -> bool:
+    """Whether one of these is in the node's rack; a node whose rack is not known is in nobody's."""
+    return id in racks and any(racks.get(other) == racks[id] for other in replicas)

@@ -1,6 +1,6 @@
 """Whether a reassignment may be applied to a live cluster: every reason why not."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from headgate.model import TopicPartition
 from headgate.topology.cluster import Partition, Topic, Topology
@@ -15,7 +15,7 @@ def objections(topology: Topology, change: Reassignment, in_progress: Sequence[T
         shown = ", ".join(map(str, sorted(in_progress)[:5])) + (" …" if len(in_progress) > 5 else "")
         found.append(f"another reassignment is under way ({shown}): wait for it, or cancel it")
     topics = {topic.name: topic for topic in topology.topics}
-    racks = {node.id: node.rack for node in topology.nodes}
+    racks = topology.racks
     for at, replicas in sorted(change.replicas.items()):
         topic = topics.get(at.topic)
         if topic is None or not 0 <= at.partition < len(topic.partitions):
@@ -27,7 +27,7 @@ def objections(topology: Topology, change: Reassignment, in_progress: Sequence[T
 
 
 def _of_partition(
-    topic: Topic, now: Partition, replicas: tuple[int, ...], online: frozenset[int], racks: dict[int, str | None]
+    topic: Topic, now: Partition, replicas: tuple[int, ...], online: frozenset[int], racks: Mapping[int, str]
 ) -> Iterator[str]:
     if not replicas or len(set(replicas)) < len(replicas):
         yield "its new replicas must be distinct nodes, at least one"
@@ -43,6 +43,22 @@ def _of_partition(
         yield f"only {len(now.isr)} in sync now, min.insync.replicas is {required}: bring its replicas back first"
     if len(replicas) < len(now.replicas):
         yield f"{len(now.replicas)} replicas would become {len(replicas)}"
-    before, after = {racks[id] for id in now.replicas if racks.get(id)}, {racks.get(id) for id in replicas}
-    if len(after - {None}) < len(before):
-        yield f"its replicas would be on {len(after - {None})} racks instead of {len(before)}"
+    before, after = racks_of(now.replicas, racks), racks_of(replicas, racks)
+    if after < before:
+        yield f"its replicas would be on {after} racks instead of {before}"
+
+
+def on_fewer_racks(before: Topology, after: Topology) -> int:
+    """Partitions whose replicas would be on fewer racks than now, where both have the same partitions."""
+    racks = before.racks
+    return sum(
+        racks_of(new.replicas, racks) < racks_of(old.replicas, racks)
+        for was, becomes in zip(before.topics, after.topics, strict=True)
+        for old, new in zip(was.partitions, becomes.partitions, strict=True)
+        if old.replicas != new.replicas
+    )
+
+
+def racks_of(replicas: Sequence[int], racks: Mapping[int, str]) -> int:
+    """How many, of those that are known."""
+    return len({racks[id] for id in replicas if id in racks})
