@@ -17,7 +17,7 @@ from headgate.controller.settings import Settings
 from headgate.controller.virtual import TABLE, Behaviour, MemoryChannel, MemoryFleet, SimulatedConsumer, VirtualClock
 from headgate.model import TopicPartition
 from headgate.model.capacity import CapacityMeter, Estimate
-from headgate.model.messages import DecisionRecord, Measurement, PartitionRate
+from headgate.model.messages import DecisionRecord, Measurement, PartitionRate, Position
 from headgate.policies import Policy
 from headgate.simulation.arrivals import Arrivals
 from headgate.simulation.group import CAUSE_OF, Change, GroupSettings, Pause, partition_of
@@ -78,10 +78,8 @@ class ExactConsumer(SimulatedConsumer):
         if not self.engine.polled:  # a batch in hand is finished first
             SimulatedConsumer._obey(self)
 
-    def _position(self, partitions: frozenset[TopicPartition]) -> None:
-        self.positions = {p: self.channel.ledger().get((TABLE, p), 0) for p in partitions} | {
-            p: n for p, n in self.positions.items() if p in partitions
-        }
+    def _position(self, partitions: frozenset[TopicPartition], reached: Iterable[Position] = ()) -> None:
+        SimulatedConsumer._position(self, partitions, reached)
         wanted = {p.partition for p in partitions}
         if wanted - self.engine.partitions:
             self.engine.free_s = max(self.engine.free_s, self.clock.now_s() - self.began_s)
