@@ -62,8 +62,8 @@ def _recovery_s(home: Path, name: str, bootstrap: str, spares: int) -> float:
         try:
             _wait_for_consumers(pipeline, 1 + spares)
             time.sleep(CALM_S)
-            step_s = time.time()
             with live.load(bootstrap, PARTITIONS, live.spread(PARTITIONS, ADDED)):
+                step_s = time.time()
                 time.sleep(WATCHED_S)
         finally:
             service.stop()

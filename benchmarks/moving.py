@@ -72,7 +72,7 @@ def _move(run: PipelineRun, partition: TopicPartition, giver: RunningWorker, tak
     """When it was ordered, and how far the giver came."""
     ordered_s = time.time()
     (reached,) = run.stop_consuming(giver, [partition]).announced
-    run.start_consuming(taker, [partition])
+    run.start_consuming(taker, [partition], [reached])
     return ordered_s, reached.next
 
 

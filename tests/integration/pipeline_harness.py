@@ -36,6 +36,7 @@ from headgate.model.messages import (
     ConsumerState,
     ConsumingStarted,
     ConsumingStopped,
+    Position,
     StartConsuming,
     StateQuery,
     StopConsuming,
@@ -263,8 +264,10 @@ class PipelineRun:
     def command_id(self) -> str:
         return f"{self.epoch}-{next(self._commands)}"
 
-    def start_consuming(self, who: RunningWorker, partitions: Iterable[TopicPartition]) -> ConsumingStarted:
-        command = StartConsuming(self.command_id(), self.epoch, who.id, who.life, tuple(partitions))
+    def start_consuming(
+        self, who: RunningWorker, partitions: Iterable[TopicPartition], reached: Iterable[Position] = ()
+    ) -> ConsumingStarted:
+        command = StartConsuming(self.command_id(), self.epoch, who.id, who.life, tuple(partitions), tuple(reached))
         self.send(command)
         return self.wait_for(ConsumingStarted, who, lambda e: e.command_id == command.command_id)
 

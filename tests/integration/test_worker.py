@@ -259,3 +259,23 @@ def test_a_failed_cycle_is_read_again_and_so_is_the_one_begun_behind_it(
             starts = [r.start for a in announced(run) for r in a.ranges if r.partition == owned]
             assert starts == sorted(set(starts))  # what came behind a failure was never announced
         assert run.assert_exactly_once("lake.t").rows == 16
+
+
+def test_a_new_owner_goes_on_at_once_behind_what_the_old_one_announced(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}) as run:
+        (partition,) = run.partitions()
+        run.produce("t", [(b"%04d" % n, b"before") for n in range(5)])
+        place_ledger(run)
+        giver, taker = run.worker(1, own=[partition]), run.worker(2)
+        eventually(lambda: sum(a.stats.records for a in announced(run)) == 5, "the giver has announced")
+        stopped = run.stop_consuming(giver, [partition])
+        run.start_consuming(taker, [partition], stopped.announced)
+        run.produce("t", [(b"%04d" % n, b"after") for n in range(5)])
+        eventually(lambda: sum(a.stats.records for a in announced(run)) == 10, "the taker goes on without a commit")
+        run.committer()
+        run.wait_until_landed()
+        assert not [v for s in run.messages(run.names.ledger, LedgerState) for v in s.verdicts if not v.accepted]
+        run.stop()
+        assert run.assert_exactly_once("lake.t").rows == 10

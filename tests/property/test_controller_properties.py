@@ -71,7 +71,6 @@ class HostileWorld(RuleBasedStateMachine):
             ack_deadline_s=20,
             heartbeat_deadline_s=8,
             stuck_deadline_s=30,
-            commit_wait_s=5,
             stop_deadline_s=10,
             avoid_s=60,
         )
@@ -237,7 +236,7 @@ def test_hundreds_of_decisions_under_steady_change_never_give_a_partition_to_two
     world.channel = channel
     world.fleet = channel.fleet = MemoryFleet(world.clock, channel, behaviour)
     policy = Sentinel(ModifiedWorstFit(), 2.0, 1.5, max_sentinel_s=3, timeout_policy="always", stale_after_s=5)
-    controller = Controller(policy, channel, world.fleet, world.clock, Settings(2.0, 1.5, commit_wait_s=5))
+    controller = Controller(policy, channel, world.fleet, world.clock, Settings(2.0, 1.5))
     while len(channel.records) < 200:
         world.rates = {p: max(0.0, min(2.5, rate + chance.uniform(-0.6, 0.6))) for p, rate in world.rates.items()}
         world.run(controller, 10)

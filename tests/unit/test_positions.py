@@ -161,3 +161,27 @@ def test_after_a_refusal_what_is_under_way_does_not_fit() -> None:
     positions.on_ledger(state(2, (verdict(first, False),), p0=5), "life")
     assert not positions.fits(TABLE, [Range(T0, 10, 20)])
     assert positions.reading(TABLE, [T0]) == {T0: 5}
+
+
+def test_a_new_owner_goes_on_behind_announcements_that_the_ledger_does_not_have_yet() -> None:
+    positions = fresh(p0=10, p1=10)
+    positions.go_on([Position(TABLE, "t", 0, 25), Position(TABLE, "t", 1, 7), Position("lake.another", "t", 0, 99)])
+    assert positions.reading(TABLE, [T0, T1]) == {T0: 25, T1: 10}
+
+
+def test_if_those_announcements_come_to_nothing_it_starts_again_at_the_ledger() -> None:
+    positions = fresh(p0=10)
+    positions.go_on([Position(TABLE, "t", 0, 25)])
+    positions.reading(TABLE, [T0])
+    mine = announce(("t", 0, 25, 30))
+    positions.announced(mine, 0.0)
+    positions.on_ledger(state(2, (verdict(mine, accepted=False),), p0=10), "life")
+    assert positions.reading(TABLE, [T0]) == {T0: 10}
+
+
+def test_who_owns_a_partition_already_knows_better_where_to_go_on() -> None:
+    positions = fresh(p0=10)
+    positions.reading(TABLE, [T0])
+    positions.announced(announce(("t", 0, 10, 40)), 0.0)
+    positions.go_on([Position(TABLE, "t", 0, 25)])
+    assert positions.reading(TABLE, [T0]) == {T0: 40}

@@ -1,7 +1,11 @@
-"""`headgate consumer`: one consumer in a process of its own. The fleet runs this; so can a pod."""
+"""`headgate consumer`: one consumer in a process of its own. The fleet runs this module; a pod can run the command.
+
+How soon a consumer is ready is how soon a fleet can grow, so nothing is imported here before it is needed.
+"""
 
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -9,6 +13,7 @@ from typing import Annotated
 import typer
 from prometheus_client import start_http_server
 
+from headgate.cli.errors import exit_with_one_line
 from headgate.cli.logs import LogFormat, LogFormatOption, log_to
 
 
@@ -30,8 +35,6 @@ def consumer(
     """
     from headgate.config.loader import load_pipeline
     from headgate.consumer.spark import start_session
-    from headgate.consumer.worker import Worker
-    from headgate.controller.metrics import show_build
 
     pipeline = load_pipeline(file)
     folder = folder or pipeline.home / "consumers" / str(id)
@@ -43,16 +46,19 @@ def consumer(
 
     signal.signal(signal.SIGTERM, asked_to_stop)
     signal.signal(signal.SIGINT, asked_to_stop)
+    spark, name = pipeline.consumer.spark, f"{pipeline.name}-{id}"
+    with ThreadPoolExecutor(1) as beside:  # Spark starts while we import what works with it
+        session = beside.submit(
+            start_session, spark.master, folder, name, spark.remote, spark.conf, python_path=pipeline.folder
+        )
+        from headgate.consumer.worker import Worker
+        from headgate.controller.metrics import show_build
+
     if metrics_port is not None:
         show_build()
         start_http_server(metrics_port, addr=metrics_address)
-    spark = pipeline.consumer.spark
-    worker = Worker(
-        pipeline,
-        id,
-        lambda: start_session(
-            spark.master, folder, f"{pipeline.name}-{id}", spark.remote, spark.conf, python_path=pipeline.folder
-        ),
-        folder,
-    )
-    worker.run(stop, kill)
+    Worker(pipeline, id, session.result, folder).run(stop, kill)
+
+
+if __name__ == "__main__":
+    exit_with_one_line(lambda: typer.run(consumer))

@@ -1,11 +1,8 @@
 """The `headgate` program: its commands, and errors as one clear line."""
 
-import logging
-import sys
 from importlib import metadata
 
 import typer
-from rich.console import Console
 
 from headgate.cli import (
     calibrate,
@@ -27,10 +24,7 @@ from headgate.cli import (
     topology,
     verify,
 )
-from headgate.cli.logs import writes_json
-from headgate.errors import HeadgateError
-
-log = logging.getLogger("headgate.cli")
+from headgate.cli.errors import exit_with_one_line
 
 app = typer.Typer(
     name="headgate",
@@ -76,18 +70,7 @@ def _root(
 
 
 def main() -> None:
-    try:
-        app()
-    except HeadgateError as error:
-        if writes_json():
-            log.error("%s", error)
-        else:
-            Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]headgate:[/] {_escaped(error)}")
-        sys.exit(error.exit_code)
-
-
-def _escaped(error: HeadgateError) -> str:
-    return str(error).replace("[", "\\[")
+    exit_with_one_line(app)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,13 @@ class Positions:
             if book.taken.get(read.partition) == read.end:
                 del book.taken[read.partition]
 
+    def go_on(self, reached: Iterable[Position]) -> None:
+        """Where others left off: what they announced may not be in the ledger yet, and will be there first."""
+        for at in reached:
+            book, partition = self._books.get(at.table), TopicPartition(at.topic, at.partition)
+            if book is not None:
+                book.next.setdefault(partition, max(at.next, book.ledger.get(partition, 0)))
+
     def taken(self, table: str, ranges: Iterable[Range]) -> None:
         """A cycle reads these now; the next one goes on behind them."""
         self._books[table].taken |= {read.partition: read.end for read in ranges}

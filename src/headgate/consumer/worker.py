@@ -161,7 +161,7 @@ class Worker:
         nothing of a partition may be announced after it was given up."""
         commands, self._commands, self._cycles.called = self._commands, [], False
         reach("command.received")
-        future = set(self._cycles.owned)
+        named, future = set(self._cycles.owned), set(self._cycles.owned)
         answers: list[ConsumingStarted | ConsumingStopped | ConsumerState] = []
         for command in commands:
             if not isinstance(command, StartConsuming | StopConsuming | StateQuery) or command.consumer_id != self.id:
@@ -182,6 +182,8 @@ class Worker:
                 continue  # meant for an earlier life; what that one owned may be somebody else's by now
             if isinstance(command, StartConsuming):
                 future |= set(command.partitions)
+                named |= set(command.partitions)
+                self._positions.go_on(command.reached)
                 answers.append(
                     ConsumingStarted(command.command_id, self.id, self.incarnation, command.partitions, _now_ms())
                 )
@@ -194,7 +196,7 @@ class Worker:
                     )
                 )
         self._guard()
-        self._positions.release(self._cycles.owned - future)
+        self._positions.release(named - future)
         self._cycles.owned = frozenset(future)
         self._persist(self._cycles.owned)
         reach("command.persisted")

@@ -85,7 +85,6 @@ def settings_of(pipeline: Pipeline) -> Settings:
         heartbeat_deadline_s=controller.heartbeat_deadline_s,
         # A consumer gives its own lost announcements up first; only then is it the one that hangs.
         stuck_deadline_s=max(5 * controller.ack_deadline_s, 2 * pipeline.consumer.commit_deadline_s),
-        commit_wait_s=min(30.0, pipeline.consumer.commit_deadline_s),
         stop_deadline_s=fleet.stop_deadline_s,
         slot_s=pipeline.monitor.poll_s,
         tables_of=lambda topic: len(pipeline.tables_of(topic)),

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from headgate.controller.ports import Channel
 from headgate.model import TopicPartition
-from headgate.model.messages import StartConsuming, StateQuery, StopConsuming
+from headgate.model.messages import Position, StartConsuming, StateQuery, StopConsuming
 
 ANY_LIFE = ""
 
@@ -26,8 +26,12 @@ class Commander:
         self._channel.send(command)
         return command.command_id
 
-    def start(self, consumer_id: int, life: str, partitions: Iterable[TopicPartition]) -> StartConsuming:
-        command = StartConsuming(self._next_id(), self.epoch, consumer_id, life, tuple(sorted(partitions)))
+    def start(
+        self, consumer_id: int, life: str, partitions: Iterable[TopicPartition], reached: Iterable[Position] = ()
+    ) -> StartConsuming:
+        command = StartConsuming(
+            self._next_id(), self.epoch, consumer_id, life, tuple(sorted(partitions)), tuple(reached)
+        )
         self._channel.send(command)
         return command
 

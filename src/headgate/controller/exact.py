@@ -21,7 +21,7 @@ from headgate.controller.virtual_consumer import SimulatedConsumer
 from headgate.controller.virtual_fleet import MemoryFleet
 from headgate.model import TopicPartition
 from headgate.model.capacity import CapacityMeter, Estimate
-from headgate.model.messages import DecisionRecord, Measurement, PartitionRate
+from headgate.model.messages import DecisionRecord, Measurement, PartitionRate, Position
 from headgate.policies import Policy
 from headgate.simulation.arrivals import Arrivals
 from headgate.simulation.group import CAUSE_OF, Change, GroupSettings, Pause, partition_of
@@ -79,8 +79,8 @@ class ExactConsumer(SimulatedConsumer):
         if not self.engine.polled:  # a batch in hand is finished first
             SimulatedConsumer._obey(self)
 
-    def _position(self, partitions: frozenset[TopicPartition]) -> None:
-        SimulatedConsumer._position(self, partitions)
+    def _position(self, partitions: frozenset[TopicPartition], reached: Iterable[Position] = ()) -> None:
+        SimulatedConsumer._position(self, partitions, reached)
         wanted = {p.partition for p in partitions}
         if wanted - self.engine.partitions:
             self.engine.free_s = max(self.engine.free_s, self.clock.now_s() - self.began_s)

@@ -15,27 +15,12 @@ from headgate.model.messages import ConsumingStarted, ConsumingStopped, Position
 
 log = logging.getLogger(__name__)
 
-Ledger = Mapping[tuple[str, TopicPartition], int]
-
 
 @dataclass(slots=True)
 class _Start:
     consumer_id: int
     missing: set[TopicPartition]
     answer_by_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Settling:
-    """Stopped, but the lake does not hold yet what its old owner announced."""
-
-    announced: tuple[Position, ...]
-    until_s: float
-
-    def is_over(self, ledger: Ledger) -> bool:
-        return all(
-            ledger.get((at.table, TopicPartition(at.topic, at.partition)), -1) >= at.next for at in self.announced
-        )
 
 
 class Exchange:
@@ -56,9 +41,9 @@ class Exchange:
         self._settings = settings
         self._new_owner = {move.partition: move.new for move in moves}
         self._stops: dict[str, tuple[StopConsuming, float]] = {}
-        self._settling: dict[TopicPartition, _Settling] = {}
         self._starts: dict[str, _Start] = {}
         self._stopped_s: dict[TopicPartition, float] = {}
+        self._reached: dict[TopicPartition, list[Position]] = defaultdict(list)
         self.pause_s = 0.0
         """The longest that a partition had no owner (t_r, E-29), from one acknowledgement to the other."""
         stops: dict[int, list[TopicPartition]] = defaultdict(list)
@@ -74,15 +59,14 @@ class Exchange:
 
     @property
     def is_done(self) -> bool:
-        return not (self._stops or self._settling or self._starts)
+        return not (self._stops or self._starts)
 
-    def step(self, events: list[Event], ledger: Ledger) -> None:
+    def step(self, events: list[Event]) -> None:
         for event in events:
             if isinstance(event, ConsumingStopped) and event.command_id in self._stops:
                 self._stopped(event)
             elif isinstance(event, ConsumingStarted) and event.command_id in self._starts:
                 self._started(event)
-        self._start(self._settled(ledger))
         self._check_deadlines()
 
     def _stopped(self, event: ConsumingStopped) -> None:
@@ -91,15 +75,13 @@ class Exchange:
             return
         del self._stops[event.command_id]
         reach("handover.stopped")
-        now = self._clock.now_s()
-        until_s = now + self._settings.commit_wait_s
+        for at in event.announced:
+            self._reached[TopicPartition(at.topic, at.partition)].append(at)
         # The answer covers the whole command: what it does not list the consumer did not own.
         for partition in stop.partitions:
             del self._commanded[partition]
-            if self._new_owner[partition] is not None:
-                its = tuple(p for p in event.announced if TopicPartition(p.topic, p.partition) == partition)
-                self._settling[partition] = _Settling(its, until_s)
-                self._stopped_s[partition] = now
+            self._stopped_s[partition] = self._clock.now_s()
+        self._start(stop.partitions)
 
     def _started(self, event: ConsumingStarted) -> None:
         start = self._starts[event.command_id]
@@ -112,18 +94,6 @@ class Exchange:
         if not start.missing:
             del self._starts[event.command_id]
             reach("handover.started")
-
-    def _settled(self, ledger: Ledger) -> list[TopicPartition]:
-        now, ready = self._clock.now_s(), []
-        for partition, settling in list(self._settling.items()):
-            late = now > settling.until_s
-            if late:
-                log.warning("the lake misses announced records of %s after %g s; its new owner starts anyway",
-                            partition, self._settings.commit_wait_s)  # fmt: skip
-            if late or settling.is_over(ledger):
-                del self._settling[partition]
-                ready.append(partition)
-        return ready
 
     def _start(self, partitions: Iterable[TopicPartition]) -> None:
         """One message per new owner."""
@@ -138,7 +108,8 @@ class Exchange:
                     owner = self._commanded[partition]
                     raise AssertionError(f"{partition} would have two owners, {owner} and {consumer_id}")
                 self._commanded[partition] = consumer_id
-            start = self._commander.start(consumer_id, self._lives[consumer_id], batch)
+            reached = [at for partition in batch for at in self._reached[partition]]
+            start = self._commander.start(consumer_id, self._lives[consumer_id], batch, reached)
             answer_by_s = self._clock.now_s() + self._settings.ack_deadline_s
             self._starts[start.command_id] = _Start(consumer_id, set(batch), answer_by_s)
         if batches:

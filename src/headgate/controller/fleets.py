@@ -33,5 +33,5 @@ def threads(pipeline: Pipeline, session: Session) -> Fleet:
 def processes(pipeline: Pipeline, session: Session) -> Fleet:
     if pipeline.file is None:
         raise ConfigError("a fleet of processes needs the pipeline as a file that each process can read")
-    command = [sys.executable, "-m", "headgate", "consumer", str(pipeline.file), "--id"]
+    command = [sys.executable, "-m", "headgate.cli.consumer", str(pipeline.file), "--id"]
     return ProcessFleet(lambda number: [*command, str(number)], pipeline.home, pipeline.fleet.stop_deadline_s)

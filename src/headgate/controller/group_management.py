@@ -76,7 +76,7 @@ class GroupManagement:
                 self._clock,
                 self._settings,
             )
-        self._exchange.step(events, self._channel.ledger())
+        self._exchange.step(events)
         return self._finish() if self._exchange.is_done else None
 
     def _check_lives(self) -> None:

@@ -26,9 +26,6 @@ class Settings:
     """Silence after which a consumer is replaced; several heartbeats."""
     stuck_deadline_s: float = 300.0
     """Standing cycles after which a consumer is replaced though its heart beats; far above the longest cycle."""
-    commit_wait_s: float = 30.0
-    """How long a partition may wait, after its old owner let go, for the lake to hold what that one announced. Starting
-    earlier is safe, the ledger refuses what it has, but costs the new owner a wasted cycle."""
     stop_deadline_s: float = 30.0
     """The fleet's: how long a consumer that was asked to stop may still occupy its id."""
     start_attempts: int = 3

@@ -1,5 +1,6 @@
 """A consumer on virtual time that obeys commands as a live one does, and can die, freeze, hang or be replaced."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headgate.controller.ports import Event
@@ -121,10 +122,11 @@ class SimulatedConsumer:
             self.capacity_bytes_per_s = self._speed.per_s or 0.0
             self.full_cycles += 1
 
-    def _position(self, partitions: frozenset[TopicPartition]) -> None:
-        self.positions = {p: self.channel.ledger().get((TABLE, p), 0) for p in partitions} | {
-            p: n for p, n in self.positions.items() if p in partitions
-        }
+    def _position(self, partitions: frozenset[TopicPartition], reached: Iterable[Position] = ()) -> None:
+        """It goes on with what it has, where others left off, or where the ledger is."""
+        told = {TopicPartition(at.topic, at.partition): at.next for at in reached}
+        begins = {p: self.channel.ledger().get((TABLE, p), 0) for p in partitions} | told
+        self.positions = {p: self.positions.get(p, begins[p]) for p in partitions}
 
     def _obey(self) -> None:
         queued = self.channel.commands[self.consumer_id][self.next_command :]
@@ -155,7 +157,7 @@ class SimulatedConsumer:
         named = frozenset(command.partitions)
         if isinstance(command, StartConsuming):
             self.volume.partitions |= named
-            self._position(self.volume.partitions)
+            self._position(self.volume.partitions, command.reached)
             return ConsumingStarted(command.command_id, self.consumer_id, self.incarnation, command.partitions, now)
         announced = tuple(
             Position(TABLE, p.topic, p.partition, self.positions[p]) for p in command.partitions if p in self.positions

@@ -22,7 +22,7 @@ import fastavro
 from headgate.errors import HeadgateError
 from headgate.model import Announcement, messages
 
-VERSION = 2
+VERSION = 3
 """Of all messages together; 1 did not say so. Goes up by one with a release that changes any (kafka/messages.json)."""
 
 MESSAGES: tuple[type[Any], ...] = (

@@ -6,6 +6,16 @@ from headgate.model.partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """The next offset of one partition for one table."""
+
+    table: str
+    topic: str
+    partition: int
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
 class StartConsuming:
     """Controller → consumer: these partitions are yours from now on (L-31)."""
 
@@ -16,6 +26,9 @@ class StartConsuming:
     incarnation: str
     """The life of the consumer this is for; another life that reads it knows it was replaced. Empty: any."""
     partitions: tuple[TopicPartition, ...]
+    reached: tuple[Position, ...] = ()
+    """How far the announcements of those who let them go reach, where that is known: the new owner goes on there. Of
+    what is not listed, it goes on where the ledger is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +52,6 @@ class StateQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """The next offset of one partition for one table."""
-
-    table: str
-    topic: str
-    partition: int
-    next: int
-
-
-@dataclass(frozen=True, slots=True)
 class ConsumingStarted:
     """Consumer → controller: the start is durable (L-19)."""
 
@@ -69,7 +72,7 @@ class ConsumingStopped:
     partitions: tuple[TopicPartition, ...]
     at_ms: int
     announced: tuple[Position, ...]
-    """How far the announcements of these partitions reach; the new owner starts once the ledger is there."""
+    """How far the announcements of these partitions reach; their new owners go on there."""
 
 
 @dataclass(frozen=True, slots=True)
