@@ -43,7 +43,7 @@ def server(folder: Path) -> Iterator[str]:
     hadoop = [next(shipped.glob(f"{name}-*.jar")) for name in ("hadoop-client-api", "hadoop-client-runtime")]
     path = os.pathsep.join(str(jar) for jar in (*jars.resolve(_SERVER), *hadoop))
     settings = {
-        "REST_PORT": str(port),
+        "CATALOG_REST_PORT": str(port),
         "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
         "CATALOG_URI": f"jdbc:sqlite:{folder / 'rest-catalog.db'}",
         "CATALOG_WAREHOUSE": (folder / "warehouse").as_uri(),

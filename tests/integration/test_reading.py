@@ -87,7 +87,7 @@ def test_both_readers_give_the_same_records(
     counts = spark.sparkContext.accumulator(reading.Counts(), reading.Counting())
     read = reading.reader({**reader_settings(made), **reading.SETTINGS}, counts)
     share = [(topic, r.partition.partition, r.start, r.end) for r in ranges]
-    spark.sparkContext.setLocalProperty(reading.READ, json.dumps({"cycle": "only", "shares": [share]}))
+    spark.sparkContext.setLocalProperty(reading.READ, json.dumps({"cycle": "only", "shares": [share], "made_up": 0}))
     by_workers = spark.range(0, 1, 1, 1).mapInArrow(read, reading.SCHEMA).orderBy("partition", "offset").collect()
     assert len(by_connector) == 28
     assert by_workers == by_connector

@@ -34,6 +34,7 @@ _WORTH_A_TASK_BYTES = 8_000_000
 """Payload from which another task, and so another file, is worth it where there are cores to run it."""
 _CORES_OF_A_STRANGER = 8
 _OBSERVED_S = 10.0
+_WARM_UP_RECORDS = 100
 _PARTITION_VALUE = "_headgate_by"
 
 
@@ -83,12 +84,14 @@ class TableJob:
     def warm_up(self, stem: str) -> None:
         """Runs the whole way once with made-up records, so that the first real cycle does not pay for Spark's start."""
         try:
-            decoded = self._query.made_up(100).observe(Observation(), *counting.metrics([]))
-            good, by = self._split(self._query.good(decoded))
-            written = self._save(good, self._table.name, stem, by, 1)
             if self._standing is not None:
-                self._run_standing(self._standing, (), stem)
-            if written.files:
+                filesystem, folder, _ = self._warehouse.open(self._warehouse.data_folder(self._table.name, stem))
+                wrote = bool(self._standing.run((), 1, filesystem, folder, made_up=_WARM_UP_RECORDS)[0])
+            else:
+                decoded = self._query.made_up(_WARM_UP_RECORDS).observe(Observation(), *counting.metrics([]))
+                good, by = self._split(self._query.good(decoded))
+                wrote = bool(self._save(good, self._table.name, stem, by, 1).files)
+            if wrote:
                 self._warehouse.remove_folder(self._warehouse.data_folder(self._table.name, stem))
         except (PySparkException, Py4JError) as error:
             log.info("table %s: warm-up ended early: %s", self._table.name, reason(error))

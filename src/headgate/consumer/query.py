@@ -112,7 +112,7 @@ class TableQuery:
         return self.decode(
             self.spark.range(records).selectExpr(
                 "CAST(NULL AS BINARY) AS key",
-                "CAST(CAST(id AS STRING) AS BINARY) AS value",
+                "CAST('{}' AS BINARY) AS value",
                 "'made up' AS topic",
                 "0 AS partition",
                 "id AS offset",

@@ -24,7 +24,8 @@ SCHEMA = (
 )
 """As Spark's connector has it, without the kind of timestamp."""
 READ, FOLDER = "headgate.read", "headgate.folder"
-"""Properties of the job: as JSON `cycle`, a name for it, and `shares`, each with its ranges; and where files go."""
+"""Properties of the job: as JSON `cycle`, a name for it, `shares`, each with its ranges, and how many records are to be
+`made_up` instead; and where files go."""
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _ARROW = pa.schema(
@@ -104,7 +105,9 @@ def read_share(settings: Mapping[str, str], counts: Accumulator[Counts], number:
     share = task["shares"][place]
     seen: Seen = {}
     client = _client(settings)
-    if share:
+    if task["made_up"]:
+        yield _made_up(task["made_up"])
+    elif share:
         try:
             yield from _read(client, share, seen)
         except Exception:
@@ -112,6 +115,21 @@ def read_share(settings: Mapping[str, str], counts: Accumulator[Counts], number:
             raise
         client.consumer.unassign()
     counts.add({task["cycle"]: {place: seen}})
+
+
+def _made_up(records: int) -> pa.RecordBatch:
+    """Records that no topic holds; JSON, if anybody asks."""
+    numbers = range(records)
+    columns = {
+        "key": pa.nulls(records),
+        "value": [b"{}"] * records,
+        "topic": ["made up"] * records,
+        "partition": [0] * records,
+        "offset": numbers,
+        "timestamp": [1_000_000 * n for n in numbers],
+        "headers": pa.nulls(records),
+    }
+    return pa.RecordBatch.from_arrays([pa.array(columns[f.name], f.type) for f in _ARROW], schema=_ARROW)
 
 
 def _property(name: str) -> str:

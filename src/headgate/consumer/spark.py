@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from headgate import jars
 from headgate.config.settings import SPARK_ESSENTIALS
+from headgate.consumer import class_archive
 
 log = logging.getLogger(__name__)
 
@@ -70,20 +71,22 @@ def start_session(
     conf: Mapping[str, str] | None = None,
     jar_sets: tuple[jars.JarSet, ...] = (jars.SPARK,),
     python_path: Path | None = None,
+    java_options: Sequence[str] | None = None,
 ) -> SparkSession:
     """A session of this process. The JVM's log goes to a file in `logs`; `conf` is the user's and wins.
 
-    `python_path` is where Spark's Python workers find the modules of the user's transforms.
+    `python_path` is where Spark's Python workers find the modules of the user's transforms. `java_options` replace the
+    archive of classes that is used if there is one.
     """
     if remote is not None:
         return SparkSession.builder.remote(remote).appName(name).getOrCreate()
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are raised anyway; these print pages to stderr
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)  # errors are raised anyway; these print pages to stderr
     logs = logs.absolute()
     logs.mkdir(parents=True, exist_ok=True)
     log4j = logs / "spark-log4j2.properties"
     log4j.write_text(_LOG4J.format(log=logs / "spark.log"))
-    paths = [str(path) for jar_set in jar_sets for path in jars.resolve(jar_set)]
+    paths = [path for jar_set in jar_sets for path in jars.resolve(jar_set)]
     os.environ.setdefault("JAVA_HOME", str(jars.java().resolve().parent.parent))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not whatever `python3` is on the path
     if python_path is not None:
@@ -91,11 +94,12 @@ def start_session(
     settings = {
         **SETTINGS,
         **(_OUR_WORKERS if _is_our_python(master) else {}),
-        "spark.jars": ",".join(paths),
+        **_class_path(master, paths),
         "spark.local.dir": str(logs / "spark-local"),
         "spark.sql.warehouse.dir": str(logs / "spark-warehouse"),
         "spark.driver.extraJavaOptions": " ".join(
             (
+                *(class_archive.options(paths) if java_options is None else java_options),
                 "-XX:+UseSerialGC",
                 "-Xms128m",  # or the JVM begins with a 64th of the machine's memory and keeps it
                 f"-Dlog4j2.configurationFile={log4j.as_uri()}",
@@ -111,6 +115,13 @@ def start_session(
         session: SparkSession = builder.getOrCreate()
     _keep_quiet(session)
     return session
+
+
+def _class_path(master: str, paths: Sequence[Path]) -> dict[str, str]:
+    """Spark sends what is in `spark.jars` to its executors; within one process it would be copied for nothing."""
+    if master == "local" or master.startswith("local["):
+        return {"spark.driver.extraClassPath": os.pathsep.join(map(str, paths))}
+    return {"spark.jars": ",".join(map(str, paths))}
 
 
 def _is_our_python(master: str) -> bool:

@@ -62,7 +62,7 @@ class StandingQuery:
         self._lock = threading.Lock()
 
     def run(
-        self, ranges: Sequence[Range], tasks: int, filesystem: pafs.FileSystem, folder: str
+        self, ranges: Sequence[Range], tasks: int, filesystem: pafs.FileSystem, folder: str, made_up: int = 0
     ) -> tuple[list[Row], Seen | None]:
         """What the writers told (`parquet.WRITTEN`), and what the readers saw; nothing unless all of them read to the
         end, which Spark need not let them."""
@@ -70,7 +70,7 @@ class StandingQuery:
         cycle = str(next(self._numbers))
         shares = [[(r.partition.topic, r.partition.partition, r.start, r.end) for r in s] for s in share(ranges, tasks)]
         context = self._query.spark.sparkContext
-        context.setLocalProperty(READ, json.dumps({"cycle": cycle, "shares": shares}))
+        context.setLocalProperty(READ, json.dumps({"cycle": cycle, "shares": shares, "made_up": made_up}))
         context.setLocalProperty(FOLDER, folder)
         try:
             told = rows.collect()

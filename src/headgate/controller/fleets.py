@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 
 from headgate.config.pipeline import Pipeline
+from headgate.consumer import class_archive
 from headgate.consumer.worker import Worker
 from headgate.errors import ConfigError
 from headgate.fleet import Fleet
@@ -33,5 +34,6 @@ def threads(pipeline: Pipeline, session: Session) -> Fleet:
 def processes(pipeline: Pipeline, session: Session) -> Fleet:
     if pipeline.file is None:
         raise ConfigError("a fleet of processes needs the pipeline as a file that each process can read")
+    class_archive.make_beside()
     command = [sys.executable, "-m", "headgate.cli.consumer", str(pipeline.file), "--id"]
     return ProcessFleet(lambda number: [*command, str(number)], pipeline.home, pipeline.fleet.stop_deadline_s)

@@ -1,0 +1,98 @@
+"""Spark's classes as a JVM has them in memory, in a file that later JVMs map instead of loading jars again.
+
+A consumer in a process of its own spends much of its start on loading thousands of classes. Java can keep them (class
+data sharing): a JVM that is told so writes what it loaded when it ends. A short Spark session does that here, once per
+Java and PySpark on a machine, beside the first fleet of processes. A JVM that finds that the file does not fit goes
+without it.
+
+    python -m headgate.consumer.class_archive     # by hand, as for the image of a container
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from headgate import jars
+from headgate.errors import SetupError
+from headgate.file_lock import locked
+
+_NICE = 10
+_DEADLINE_S = 300.0
+_QUIETLY = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+
+
+def options(class_path: Sequence[Path], folder: Path | None = None) -> tuple[str, ...]:
+    """For a JVM with these jars before Spark's own; nothing if there is no archive for it."""
+    archive = _archive(class_path, folder)
+    return (f"-XX:SharedArchiveFile={archive}", *_QUIETLY) if archive.exists() else ()
+
+
+def make_beside() -> None:
+    """Has it made by a process of its own, unless it is there; nobody waits for it."""
+    if not _archive(jars.resolve(jars.SPARK)).exists():
+        subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def make(folder: Path | None = None) -> Path:
+    archive = _archive(jars.resolve(jars.SPARK), folder)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        locked(archive.with_suffix(".lock"), _DEADLINE_S, f"another process is making {archive}; wait for it"),
+        tempfile.TemporaryDirectory(dir=archive.parent) as scratch,
+    ):
+        if not archive.exists():
+            written = Path(scratch, archive.name)
+            _load_classes(Path(scratch), f"-XX:ArchiveClassesAtExit={written}")
+            if not written.exists():
+                raise SetupError("this Java did not write an archive of its classes; consumers start without one")
+            written.rename(archive)
+    return archive
+
+
+def _archive(class_path: Sequence[Path], folder: Path | None = None) -> Path:
+    java = jars.java().resolve()
+    about = [str(java), str(java.stat().st_mtime_ns), jars.SPARK_VERSION, *map(str, class_path)]
+    name = hashlib.sha256("\n".join(about).encode()).hexdigest()[:12]
+    return (folder or jars.cache_dir() / "classes") / f"spark-{name}.jsa"
+
+
+def _load_classes(folder: Path, option: str) -> None:
+    """A session that does what a consumer's does, and ends."""
+    from headgate.consumer.spark import start_session  # which asks for the options above
+
+    spark = start_session("local[2]", folder, "class-archive", java_options=(option, *_QUIETLY))
+    records = spark.range(0, 100, 1, 1).mapInArrow(_records, "value BINARY, timestamp TIMESTAMP")
+    parsed = records.selectExpr("from_json(CAST(value AS STRING), 'n INT, s STRING') AS j", "timestamp").select(
+        "j.*", "timestamp"
+    )
+    parsed.filter("n IS NOT NULL").mapInArrow(lambda batches: batches, "n INT, s STRING, timestamp TIMESTAMP").collect()
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_DEADLINE_S)
+
+
+def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        values = [b'{"n": %d, "s": "text"}' % n for n in range(batch.num_rows)]
+        stamps = pa.array(range(batch.num_rows), pa.timestamp("us", "UTC"))
+        yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary()), stamps], ["value", "timestamp"])
+
+
+if __name__ == "__main__":
+    os.nice(_NICE)
+    print(make())

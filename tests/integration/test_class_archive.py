@@ -1,0 +1,40 @@
+"""The archive of Spark's classes: made by one JVM, mapped by the next."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from headgate import jars
+from headgate.consumer import class_archive
+
+MAKE = "from pathlib import Path; from headgate.consumer.class_archive import make; make(Path({folder!r}))"
+USE = """
+from pathlib import Path
+from headgate.consumer.spark import start_session
+start_session("local[1]", Path({folder!r}), java_options={options!r}).range(3).count()
+"""
+
+
+def python(program: str, **about: object) -> None:
+    ran = subprocess.run([sys.executable, "-c", program.format(**about)], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_sparks_classes_come_from_an_archive_once_it_is_made(tmp_path: Path) -> None:
+    class_path = jars.resolve(jars.SPARK)
+    assert class_archive.options(class_path, tmp_path) == ()
+    python(MAKE, folder=str(tmp_path))
+    options = class_archive.options(class_path, tmp_path)
+    assert options
+    log = tmp_path / "classes.log"
+    python(USE, folder=str(tmp_path / "session"), options=(*options, f"-Xlog:class+load:file={log}"))
+    loaded = [line for line in log.read_text().splitlines() if " org.apache.spark." in line]
+    shared = [line for line in loaded if "shared objects file" in line]
+    assert len(shared) > 0.9 * len(loaded) > 1000
+
+
+def test_an_archive_that_does_not_fit_is_no_error(tmp_path: Path) -> None:
+    class_path = jars.resolve(jars.SPARK)
+    archive = class_archive._archive(class_path, tmp_path)
+    archive.write_bytes(b"damaged")
+    python(USE, folder=str(tmp_path / "session"), options=class_archive.options(class_path, tmp_path))
