@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import typing
 from pathlib import Path
@@ -35,8 +34,7 @@ def test_every_message_reads_back_equal(message_type: type[Any], data: st.DataOb
 
 
 def _fields(kind: type[Any]) -> dict[str, Any]:
-    hints = typing.get_type_hints(kind)
-    return {f.name: _strategy(hints[f.name]) for f in dataclasses.fields(kind)}
+    return {name: _strategy(hint) for name, hint in typing.get_type_hints(kind).items()}
 
 
 def _strategy(hint: Any) -> Any:

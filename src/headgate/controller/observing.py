@@ -46,13 +46,19 @@ class ArrivalSlots:
             self._slots.clear()
             passed = 0
         came = {p: max(0, end - self._ends.get(p, end)) for p, end in ends.items()}
-        for n in range(passed):
-            self._slots.append({p: count // passed + (n < count % passed) for p, count in came.items()})
+        if passed == 1:
+            self._slots.append(came)
+        else:
+            for n in range(passed):
+                self._slots.append({p: count // passed + (n < count % passed) for p, count in came.items()})
         self._ends, self._at_s = ends, at_s
 
     def take(self) -> Slots:
         """Everything since the last call, for the partitions of the newest measurement."""
-        taken = {p: tuple(slot.get(p, 0) for slot in self._slots) for p in self._ends}
+        if len(self._slots) == 1:
+            taken = {p: (self._slots[0].get(p, 0),) for p in self._ends}
+        else:
+            taken = {p: tuple(slot.get(p, 0) for slot in self._slots) for p in self._ends}
         self._slots.clear()
         return taken
 

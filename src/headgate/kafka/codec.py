@@ -71,15 +71,20 @@ class AnotherVersion(NotAMessage):
 _PRIMITIVES: dict[type[Any], str] = {str: "string", int: "long", float: "double", bool: "boolean", bytes: "bytes"}
 
 
+def _is_record(hint: Any) -> bool:
+    """Most are dataclasses; those that a message may have thousands of are named tuples."""
+    return isinstance(hint, type) and (dataclasses.is_dataclass(hint) or hasattr(hint, "_fields"))
+
+
 def _avro_type(hint: Any, named: set[str]) -> Any:
     if hint in _PRIMITIVES:
         return _PRIMITIVES[hint]
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+    if _is_record(hint):
         if hint.__name__ in named:
             return hint.__name__
         named.add(hint.__name__)
         hints = typing.get_type_hints(hint)
-        fields = [{"name": f.name, "type": _avro_type(hints[f.name], named)} for f in dataclasses.fields(hint)]
+        fields = [{"name": name, "type": _avro_type(field, named)} for name, field in hints.items()]
         return {"type": "record", "name": hint.__name__, "fields": fields}
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
@@ -99,11 +104,13 @@ Converter = Callable[[Any], Any]
 def _flattener(hint: Any) -> Converter | None:
     """From a value of this type to what fastavro writes; None where they are the same. Made once per type: a
     measurement holds thousands of rates, and looking at types costs more than writing them."""
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+    if _is_record(hint):
         hints = typing.get_type_hints(hint)
-        names = tuple(f.name for f in dataclasses.fields(hint))
-        values = _values(attrgetter, names)
+        names = tuple(hints)
         inner = [(n, convert) for n in names if (convert := _flattener(hints[n])) is not None]
+        if not inner and issubclass(hint, tuple):
+            return lambda value: dict(zip(names, value, strict=True))
+        values = _values(attrgetter, names)
         if not inner:
             return lambda value: dict(zip(names, values(value), strict=True))
 
@@ -120,9 +127,9 @@ def _flattener(hint: Any) -> Converter | None:
 @cache
 def _builder(hint: Any) -> Converter | None:
     """The way back: from what fastavro read to a value of this type."""
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+    if _is_record(hint):
         hints = typing.get_type_hints(hint)
-        names = tuple(f.name for f in dataclasses.fields(hint))
+        names = tuple(hints)
         values = _values(itemgetter, names)
         inner = [(n, convert) for n in names if (convert := _builder(hints[n])) is not None]
         if not inner:

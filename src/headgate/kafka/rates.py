@@ -6,13 +6,12 @@ Pure: no clock, no Kafka. Time comes in with each sample.
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headgate.model import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(NamedTuple):
     """How much one partition had been written when it was sampled; only differences within one life mean anything."""
 
     payload_bytes: float
@@ -29,8 +28,7 @@ class Sample:
     counters: Mapping[TopicPartition, Counter]
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(NamedTuple):
     bytes_per_s: float
     records_per_s: float
     end_offset: int
@@ -69,9 +67,10 @@ class BoxMean:
 
     @property
     def per_s(self) -> float:
-        if self.span_s <= 0:
+        if not self._samples:
             return 0.0
-        return (self._samples[-1][1] - self._samples[0][1]) / self.span_s
+        (oldest_s, oldest), (newest_s, newest) = self._samples[0], self._samples[-1]
+        return (newest - oldest) / (newest_s - oldest_s) if newest_s > oldest_s else 0.0
 
     @property
     def span_s(self) -> float:

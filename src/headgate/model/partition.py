@@ -1,10 +1,10 @@
 """Partitions of Kafka topics and the offset ranges a cycle reads from them."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(NamedTuple):
     topic: str
     partition: int
 
