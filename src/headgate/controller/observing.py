@@ -154,7 +154,8 @@ def observe(
     """Rates are what consumers pay: a topic that feeds two tables is read twice."""
     landed: dict[TopicPartition, int] = {}
     for (_table, partition), following in ledger.items():
-        landed[partition] = min(following, landed.get(partition, following))
+        if following < landed.get(partition, math.inf):
+            landed[partition] = following
     tables = {topic: tables_of(topic) for topic in {rate.topic for rate in measurement.rates}}
     partitions = {}
     for rate in measurement.rates:
@@ -182,15 +183,13 @@ def _with_records(
     consumers: Mapping[int, ConsumerLoad], assignment: Assignment, partitions: Mapping[TopicPartition, PartitionLoad]
 ) -> dict[int, ConsumerLoad]:
     """Measured capacities in records too, of the mix each consumer reads; of everything's while its own is silent."""
-    of_all: float | None = in_records(1.0, partitions, partitions)
-    found = {}
-    for n, load in consumers.items():
-        capacity = load.capacity_bytes_per_s
-        records = in_records(capacity, assignment[n], partitions)
-        if records is None and capacity is not None and of_all is not None:
-            records = capacity * of_all
-        found[n] = replace(load, capacity_records_per_s=records)
-    return found
+    measured = {n: load.capacity_bytes_per_s for n, load in consumers.items()}
+    records = {n: in_records(capacity, assignment[n], partitions) for n, capacity in measured.items()}
+    silent = [n for n, capacity in measured.items() if capacity is not None and records[n] is None]
+    of_all = in_records(1.0, partitions, partitions) if silent else None
+    if of_all is not None:
+        records |= {n: (measured[n] or 0.0) * of_all for n in silent}
+    return {n: replace(load, capacity_records_per_s=records[n]) for n, load in consumers.items()}
 
 
 def in_records(

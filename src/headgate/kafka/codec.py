@@ -72,8 +72,18 @@ _PRIMITIVES: dict[type[Any], str] = {str: "string", int: "long", float: "double"
 
 
 def _is_record(hint: Any) -> bool:
-    """Most are dataclasses; those that a message may have thousands of are named tuples."""
     return isinstance(hint, type) and (dataclasses.is_dataclass(hint) or hasattr(hint, "_fields"))
+
+
+def _row(hint: Any) -> Any:
+    """The named tuple of `tuple[that, ...]`, None for any other type.
+
+    Of these a message may have thousands. They are written by columns: a list per field instead of a record per row
+    takes a third of the time.
+    """
+    arguments = typing.get_args(hint)
+    is_many = typing.get_origin(hint) is tuple and len(arguments) == 2 and hasattr(arguments[0], "_fields")
+    return arguments[0] if is_many else None
 
 
 def _avro_type(hint: Any, named: set[str]) -> Any:
@@ -87,6 +97,14 @@ def _avro_type(hint: Any, named: set[str]) -> Any:
         fields = [{"name": name, "type": _avro_type(field, named)} for name, field in hints.items()]
         return {"type": "record", "name": hint.__name__, "fields": fields}
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if (row := _row(hint)) is not None:
+        name = f"{row.__name__}Columns"
+        if name in named:
+            return name
+        named.add(name)
+        columns = typing.get_type_hints(row).items()
+        fields = [{"name": n, "type": {"type": "array", "items": _PRIMITIVES[kind]}} for n, kind in columns]
+        return {"type": "record", "name": name, "fields": fields}
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         return {"type": "array", "items": _avro_type(arguments[0], named)}
     if origin is dict and arguments[0] is str:
@@ -107,10 +125,8 @@ def _flattener(hint: Any) -> Converter | None:
     if _is_record(hint):
         hints = typing.get_type_hints(hint)
         names = tuple(hints)
-        inner = [(n, convert) for n in names if (convert := _flattener(hints[n])) is not None]
-        if not inner and issubclass(hint, tuple):
-            return lambda value: dict(zip(names, value, strict=True))
         values = _values(attrgetter, names)
+        inner = [(n, convert) for n in names if (convert := _flattener(hints[n])) is not None]
         if not inner:
             return lambda value: dict(zip(names, values(value), strict=True))
 
@@ -121,6 +137,10 @@ def _flattener(hint: Any) -> Converter | None:
             return fields
 
         return flatten
+    if (row := _row(hint)) is not None:
+        columns: tuple[str, ...] = row._fields
+        empty: dict[str, Any] = dict.fromkeys(columns, ())
+        return lambda rows: dict(zip(columns, zip(*rows, strict=True), strict=True)) if rows else empty
     return _within(hint, _flattener)
 
 
@@ -141,6 +161,8 @@ def _builder(hint: Any) -> Converter | None:
             return hint(*values(fields))
 
         return build
+    if (row := _row(hint)) is not None:
+        return lambda columns: tuple(map(row._make, zip(*columns.values(), strict=True)))
     return _within(hint, _builder)
 
 

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 
 class TopicPartition(NamedTuple):
+    """A tuple, because thousands of them are compared, sorted and looked up every second."""
+
     topic: str
     partition: int
 
