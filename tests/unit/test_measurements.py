@@ -164,13 +164,13 @@ def test_of_very_many_partitions_a_few_are_weighed_at_a_time_and_every_unknown_t
     sizes = SizeEstimates(refresh_s=60)
     ends = {TopicPartition(f"topic-{n % 50}", n // 50): 7 for n in range(50 * 20)}
     first = sizes.due(ends, now_s=0)
-    assert len(first) == AT_ONCE == 2 * 50
-    assert first.keys() == {p for p in ends if p.partition < 2}  # two of each topic
+    assert len(first) == AT_ONCE == 4 * 50
+    assert first.keys() == {p for p in ends if p.partition < 4}  # four of each topic
     for partition, end in first.items():
         sizes.looked(partition, 0, end)
         sizes.learn(partition, 100)
     assert sizes.due(ends, now_s=1) == {}
     second = sizes.due(ends, now_s=PAUSE_S)
-    assert second.keys() == {p for p in ends if 2 <= p.partition < 4}
+    assert second.keys() == {p for p in ends if 4 <= p.partition < 8}
     new = TopicPartition("topic-new", 9)
     assert new in sizes.due(ends | {new: 1}, now_s=PAUSE_S + 1)  # nothing is known of its topic: no pause for that

@@ -18,8 +18,9 @@ from headgate.kafka.channel import Outbox, Tail, Topics
 from headgate.kafka.log_ends import LogEnds
 from headgate.kafka.measurements import ANSWER_S, LogDirSource, OffsetSource, Source
 from headgate.kafka.offsets import partitions_where
-from headgate.kafka.rates import BoxMean, Ewma, Rate, Smoothing, WriteRates
+from headgate.kafka.rates import Rate, WriteRates
 from headgate.kafka.record_sizes import CycleSizes, NewestRecords, RecordSizes, offset_of_newest
+from headgate.kafka.smoothing import BoxMean, Ewma, Smoothing
 from headgate.model import TopicPartition
 from headgate.model.messages import Measurement, PartitionRate
 
@@ -180,9 +181,7 @@ def build_monitor(pipeline: Pipeline, settings: Mapping[str, Any]) -> Monitor:
         source = LogDirSource(admin, kafka_python_settings(pipeline), sizes)
     else:
         source = OffsetSource(LogEnds(settings, admin), sizes)
-    smoothing: Callable[[], Smoothing] = (
-        (lambda: Ewma(chosen.ewma_half_life_s)) if chosen.smoothing == "ewma" else (lambda: BoxMean(chosen.window_s))
-    )
+    smoothing: Smoothing = Ewma(chosen.ewma_half_life_s) if chosen.smoothing == "ewma" else BoxMean(chosen.window_s)
     # A measurement that could not be delivered soon is stale (L-36): let it die instead of arriving after newer ones.
     outbox = Outbox({**settings, "message.timeout.ms": str(int(ANSWER_S * 1000))}, "the monitor")
     return Monitor(

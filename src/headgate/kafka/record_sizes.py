@@ -27,9 +27,9 @@ NEWEST_WEIGHT = 0.3
 """Share of the newest measurement in the running mean: a handful of cycles follow a change, one odd cycle does not."""
 
 
-AT_ONCE = 100
+AT_ONCE = 200
 """Partitions weighed at one look, if more are due."""
-PAUSE_S = 5.0
+PAUSE_S = 20.0
 """Between such looks: the next measurement waits for each."""
 
 
