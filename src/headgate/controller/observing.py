@@ -158,13 +158,12 @@ def observe(
             landed[partition] = following
     tables = {topic: tables_of(topic) for topic in {rate.topic for rate in measurement.rates}}
     partitions = {}
-    for rate in measurement.rates:
-        partition = TopicPartition(rate.topic, rate.partition)
+    for topic, number, bytes_per_s, records_per_s, end, _span_s in measurement.rates:
+        partition = TopicPartition(topic, number)
         # A partition no ledger knows yet has an unknown, not an infinite lag.
-        lag = max(0, rate.end_offset - landed.get(partition, rate.end_offset))
-        cost = rate.bytes_per_s * tables[rate.topic]
+        lag = max(0, end - landed.get(partition, end))
         arrivals = recent.slots.get(partition, ())
-        partitions[partition] = PartitionLoad(cost, rate.records_per_s, lag, rate.end_offset, arrivals)
+        partitions[partition] = PartitionLoad(bytes_per_s * tables[topic], records_per_s, lag, end, arrivals)
     return Observation(
         now_s,
         measurement.at_ms / 1000,
