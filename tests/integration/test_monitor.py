@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -456,7 +456,7 @@ def give_another_leader(bootstrap: str, admin: AdminClient, partition: TopicPart
     others = [replica for replica in replicas if replica != before]
     asked = KafkaTopicPartition(partition.topic, partition.partition)
     reassign = KafkaAdminClient(bootstrap_servers=bootstrap)
-    reassign.alter_partition_reassignments({KafkaPythonPartition(*astuple(partition)): [*others, before]})
+    reassign.alter_partition_reassignments({KafkaPythonPartition(*partition): [*others, before]})
     reassign.close()
 
     def moved() -> bool:

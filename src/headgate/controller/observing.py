@@ -55,8 +55,10 @@ class ArrivalSlots:
 
     def take(self) -> Slots:
         """Everything since the last call, for the partitions of the newest measurement."""
+        taken: dict[TopicPartition, tuple[int, ...]]
         if len(self._slots) == 1:
-            taken = {p: (self._slots[0].get(p, 0),) for p in self._ends}
+            (slot,) = self._slots
+            taken = {p: (slot.get(p, 0),) for p in self._ends}
         else:
             taken = {p: tuple(slot.get(p, 0) for slot in self._slots) for p in self._ends}
         self._slots.clear()

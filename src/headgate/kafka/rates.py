@@ -85,11 +85,12 @@ class WriteRates:
         per_s, span_s = self._smoothing.per_s, self._smoothing.span_s
         per_s = np.where(is_young, np.fmax(per_s, self._held), per_s)
         known = zip(self._partitions, counters, *per_s.tolist(), span_s.tolist(), strict=True)
-        rates = {
-            partition: Rate(bytes_per_s, records_per_s, counter.end_offset, span) if counter else last
-            for partition, counter, bytes_per_s, records_per_s, span in known
-            if counter or (last := self._reported.get(partition) or self._earlier.get(partition))
-        }
+        rates: dict[TopicPartition, Rate] = {}
+        for partition, counter, bytes_per_s, records_per_s, span in known:
+            if counter is not None:
+                rates[partition] = Rate(bytes_per_s, records_per_s, counter.end_offset, span)
+            elif last := self._reported.get(partition) or self._earlier.get(partition):
+                rates[partition] = last
         self._reported = rates
         return dict(rates)
 

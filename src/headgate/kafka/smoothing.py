@@ -14,10 +14,13 @@ Array = NDArray[np.float64]
 
 
 class Smoothing(Protocol):
-    per_s: Array
-    """Two rows; 0 until two samples were added."""
-    span_s: Array
-    """How much history each rate rests on."""
+    @property
+    def per_s(self) -> Array:
+        """Two rows; 0 until two samples were added."""
+
+    @property
+    def span_s(self) -> Array:
+        """How much history each rate rests on."""
 
     def add(self, at_s: float, totals: Array) -> None:
         """A sample; counters that it does not have keep their rates."""
@@ -51,7 +54,8 @@ class BoxMean:
         """Those within the window."""
         self._last_s, self._last = np.empty(0), np.empty((2, 0))
         """Of each counter the newest sample, however old."""
-        self.per_s, self.span_s = np.empty((2, 0)), np.empty(0)
+        self.per_s: Array = np.empty((2, 0))
+        self.span_s: Array = np.empty(0)
 
     def add(self, at_s: float, totals: Array) -> None:
         here = ~np.isnan(totals[0])
