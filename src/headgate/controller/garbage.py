@@ -2,7 +2,8 @@
 
 import gc
 
-_OBJECTS_BETWEEN_LOOKS = 20_000
+_OBJECTS_BETWEEN_LOOKS = 100_000
+"""More than one turn with 10,000 partitions makes before the last turn's are let go of."""
 
 
 def collect_seldom() -> None:
@@ -14,4 +15,4 @@ def collect_seldom() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_OBJECTS_BETWEEN_LOOKS, 10, 10)
+    gc.set_threshold(_OBJECTS_BETWEEN_LOOKS, 5, 5)
