@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +27,11 @@ from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.controller.assembly import channel_of, controller_of
 from headgate.controller.garbage import collect_seldom
+from headgate.errors import KafkaUnavailable
 from headgate.kafka.channel import END, Outbox, Tail, Topics, ensure_topics
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.monitor import build_monitor
+from headgate.kafka.offsets import end_offsets, partitions_where
 from headgate.model import TopicPartition
 from headgate.model.messages import (
     BytesPerRecord,
@@ -51,13 +53,20 @@ RECORD_EVERY_S, RECORD_BYTES = 10.0, 200
 HEARTBEAT_S, CYCLE_S = 2.0, 1.0
 SIZES_PER_CYCLE, SIZES_AGAIN_AFTER = 8, 10
 """As `headgate.consumer.counting` measures record sizes: some partitions a cycle until all are known, then seldom."""
+BROKER = {"log.index.size.max.bytes": 65_536, "broker.session.timeout.ms": 60_000}
+"""Every partition has two indexes that are mapped into memory, of 10 MB each unless told; and while it makes thousands
+of partitions a broker forgets its heartbeats."""
+READY_S = 300.0
 LIFE = "0000000000001-played"
 
 
 def run(sizes: Sequence[int] = SIZES) -> list[Ratio]:
     results = []
     for size in sizes:
-        with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder) / "kafka", 1) as kafka:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            EmbeddedKafka(Path(folder) / "kafka", 1, settings=BROKER, heap_mb=1024) as kafka,
+        ):
             turns = _turns(Path(folder), kafka.bootstrap, size)
         what = f"monitor and controller, {size:,} partitions on {max(1, size // PARTITIONS_PER_CONSUMER)} consumers"
         limit = "its 1 s interval"
@@ -77,12 +86,13 @@ class Turn:
 
 def _turns(home: Path, bootstrap: str, size: int) -> list[Turn]:
     topics = [f"many-{n}" for n in range(max(1, size // PER_TOPIC))]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for topic in topics:
-        admin.create_topics([NewTopic(topic, min(size, PER_TOPIC), 1)])[topic].result(60)
     consumers = max(1, size // PARTITIONS_PER_CONSUMER)
     pipeline = _pipeline(home, bootstrap, size, consumers)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
     ensure_topics(admin, Topics(pipeline.name), 1, consumers + 10)
+    for topic in topics:
+        admin.create_topics([NewTopic(topic, min(size, PER_TOPIC), 1)])[topic].result(60)
+    _wait_for_ends(admin, size)
     with _load(bootstrap, topics, size), _consumers(pipeline) as fleet:
         monitor, channel = build_monitor(pipeline, librdkafka_settings(pipeline)), channel_of(pipeline)
         controller = controller_of(pipeline, fleet, channel, threading.Event())
@@ -101,6 +111,19 @@ def _turns(home: Path, bootstrap: str, size: int) -> list[Turn]:
         monitor.close()
         channel.close()
     return turns
+
+
+def _wait_for_ends(admin: AdminClient, size: int) -> None:
+    """Until the broker has made all partitions: an end offset is only known of one that is there."""
+    until = time.monotonic() + READY_S
+    while True:
+        partitions = partitions_where(admin, lambda topic: topic.startswith("many-"))
+        with suppress(KafkaUnavailable):
+            if len(end_offsets(admin, partitions)) == size:
+                return
+        if time.monotonic() > until:
+            raise KafkaUnavailable(f"the broker did not make {size:,} partitions within {READY_S:g} s")
+        time.sleep(1.0)
 
 
 def _timed(step: Callable[[], object]) -> float:

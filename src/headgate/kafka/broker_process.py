@@ -18,7 +18,8 @@ LOOPBACK = "127.0.0.1"
 FORMAT_DEADLINE_S = 120.0
 # Compiling with C1 only took about 30 % less CPU until the broker was ready (two runs each, on two cores); the time
 # until it was ready did not differ beyond the noise.
-JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64M", "-Xmx384M", "-Djava.awt.headless=true")
+JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64M", "-Djava.awt.headless=true")
+HEAP_MB = 384
 MAX_MESSAGE_BYTES = 16 * 1024**2
 
 LOG4J2_PROPERTIES = """\
@@ -107,8 +108,9 @@ def _escaped(value: str) -> str:
 class BrokerProcess:
     """One broker, found again from any process by its home: `home/broker-N` with its settings, data, logs and pid."""
 
-    def __init__(self, home: Path, node: Node) -> None:
+    def __init__(self, home: Path, node: Node, heap_mb: int = HEAP_MB) -> None:
         self.node = node
+        self._heap_mb = heap_mb
         self.folder = home / f"broker-{node.id}"
         self.data = self.folder / "data"
         self.logs = self.folder / "logs"
@@ -159,6 +161,7 @@ class BrokerProcess:
     def launch(self) -> None:
         """Starts the broker apart from our terminal, so that Ctrl-C stops it through us and in order."""
         command, environment = java_command(
+            f"-Xmx{self._heap_mb}M",
             self._mark,
             f"-Dheadgate.logs={self.logs}",
             f"-Dlog4j2.configurationFile={self._log4j2}",

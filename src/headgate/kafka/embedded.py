@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from headgate import jars
 from headgate.errors import HeadgateError, KafkaUnavailable, SetupError
-from headgate.kafka.broker_process import LOOPBACK, BrokerProcess, Node, java_command
+from headgate.kafka.broker_process import HEAP_MB, LOOPBACK, BrokerProcess, Node, java_command
 
 START_DEADLINE_S = 90.0
 STOP_DEADLINE_S = 30.0
@@ -111,9 +111,11 @@ class EmbeddedKafka:
         brokers: int | None = None,
         port: int | None = None,
         settings: Mapping[str, str | int] | None = None,
+        heap_mb: int = HEAP_MB,
     ) -> None:
         """`brokers` (1 to 3) and `port` describe a new home; an existing one remembers them. With 2 both must run:
-        neither of them alone is a majority of the controllers. `settings` are Kafka's own, for brokers that start."""
+        neither of them alone is a majority of the controllers. `settings` are Kafka's own and `heap_mb` is
+        each broker's memory, for brokers that start: thousands of partitions want more of it."""
         if brokers not in (None, 1, 2, 3):
             raise SetupError(f"the embedded Kafka has 1 to 3 brokers, not {brokers}")
         if port is not None and not 1024 <= port <= 65535 - 2 * (brokers or 1):
@@ -121,7 +123,7 @@ class EmbeddedKafka:
         self.home = home.expanduser().resolve()
         if "," in str(self.home):
             raise SetupError(f"Kafka cannot keep its data in {self.home}: choose a path without a comma")
-        self._brokers, self._port, self._settings = brokers, port, settings or {}
+        self._brokers, self._port, self._settings, self._heap_mb = brokers, port, settings or {}, heap_mb
         self._processes: dict[Node, BrokerProcess] = {}
 
     @property
@@ -234,7 +236,7 @@ class EmbeddedKafka:
 
     def _brokers_of(self, cluster: Cluster) -> list[BrokerProcess]:
         for node in cluster.nodes:
-            self._processes.setdefault(node, BrokerProcess(self.home, node))
+            self._processes.setdefault(node, BrokerProcess(self.home, node, self._heap_mb))
         return [self._processes[node] for node in cluster.nodes]
 
     def _wait_until_ready(self, cluster: Cluster, launched: Sequence[BrokerProcess], deadline_s: float) -> None:
