@@ -1,15 +1,21 @@
 """What monitor and controller use of their interval of a second, with many partitions on a real broker.
 
-Consumers are played by another process that reads commands, acknowledges and sends heartbeats as real ones do, but
-reads no records: what they would cost is not the question here.
+Consumers are played by another process that reads commands, acknowledges them and sends heartbeats and cycle records as
+real ones do, but reads no records: what they would cost is not the question here. Neither is what the broker can take:
+every partition gets a record in ten seconds, so that all rates are above zero and the one small broker has time left.
+
+`python -m benchmarks.watching 10000` measures one size only.
 """
 
 import multiprocessing
+import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -20,11 +26,22 @@ from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.controller.assembly import channel_of, controller_of
+from headgate.controller.garbage import collect_seldom
+from headgate.errors import KafkaUnavailable
 from headgate.kafka.channel import END, Outbox, Tail, Topics, ensure_topics
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.monitor import build_monitor
+from headgate.kafka.offsets import end_offsets, partitions_where
 from headgate.model import TopicPartition
-from headgate.model.messages import ConsumerState, ConsumingStarted, ConsumingStopped, StartConsuming, StopConsuming
+from headgate.model.messages import (
+    BytesPerRecord,
+    ConsumerState,
+    ConsumingStarted,
+    ConsumingStopped,
+    CycleRecord,
+    StartConsuming,
+    StopConsuming,
+)
 
 SIZES = (100, 1_000, 10_000)
 TARGET_SIZE = 10_000
@@ -32,45 +49,81 @@ PER_TOPIC = 100
 PARTITIONS_PER_CONSUMER = 100
 INTERVAL_S, POLL_S = 1.0, 0.2
 SETTLE_S, TURNS = 60.0, 20
-RECORDS_PER_S, RECORD_BYTES = 2_000, 200
-HEARTBEAT_S = 2.0
+RECORD_EVERY_S, RECORD_BYTES = 10.0, 200
+HEARTBEAT_S, CYCLE_S = 2.0, 1.0
+SIZES_PER_CYCLE, SIZES_AGAIN_AFTER = 8, 10
+"""As `headgate.consumer.counting` measures record sizes: some partitions a cycle until all are known, then seldom."""
+BROKER = {"log.index.size.max.bytes": 65_536, "broker.session.timeout.ms": 60_000}
+"""Every partition has two indexes that are mapped into memory, of 10 MB each unless told; and while it makes thousands
+of partitions a broker forgets its heartbeats."""
+READY_S = 300.0
 LIFE = "0000000000001-played"
 
 
-def run() -> list[Ratio]:
+def run(sizes: Sequence[int] = SIZES) -> list[Ratio]:
     results = []
-    for size in SIZES:
-        with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder) / "kafka", 1) as kafka:
-            used_s = _used_s(Path(folder), kafka.bootstrap, size)
-            what = f"monitor and controller, {size:,} partitions on {max(1, size // PARTITIONS_PER_CONSUMER)} consumers"
-            results.append(of_limit(what, "its 1 s interval", INTERVAL_S, used_s, target=0.2))
+    for size in sizes:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            EmbeddedKafka(Path(folder) / "kafka", 1, settings=BROKER, heap_mb=1024) as kafka,
+        ):
+            turns = _turns(Path(folder), kafka.bootstrap, size)
+        what = f"monitor and controller, {size:,} partitions on {max(1, size // PARTITIONS_PER_CONSUMER)} consumers"
+        limit = "its 1 s interval"
+        results.append(of_limit(what, limit, INTERVAL_S, [turn.worked_s for turn in turns], target=0.2))
+        cpu = f"CPU of that process, Kafka clients included, {size:,} partitions"
+        results.append(of_limit(cpu, limit, INTERVAL_S, [turn.cpu_s for turn in turns]))
     return results
 
 
-def _used_s(home: Path, bootstrap: str, size: int) -> list[float]:
+@dataclass(frozen=True, slots=True)
+class Turn:
+    worked_s: float
+    """In the steps of monitor and controller, waiting for the broker included."""
+    cpu_s: float
+    """All threads, also between the steps."""
+
+
+def _turns(home: Path, bootstrap: str, size: int) -> list[Turn]:
     topics = [f"many-{n}" for n in range(max(1, size // PER_TOPIC))]
+    consumers = max(1, size // PARTITIONS_PER_CONSUMER)
+    pipeline = _pipeline(home, bootstrap, size, consumers)
     admin = AdminClient({"bootstrap.servers": bootstrap})
+    ensure_topics(admin, Topics(pipeline.name), 1, consumers + 10)
     for topic in topics:
         admin.create_topics([NewTopic(topic, min(size, PER_TOPIC), 1)])[topic].result(60)
-    consumers = max(1, size // PARTITIONS_PER_CONSUMER)
-    pipeline = _pipeline(home, bootstrap, consumers)
-    ensure_topics(admin, Topics(pipeline.name), 1, consumers + 10)
-    with _load(bootstrap, topics), _consumers(pipeline) as fleet:
-        monitor = build_monitor(pipeline, librdkafka_settings(pipeline))
-        controller = controller_of(pipeline, fleet, channel_of(pipeline), threading.Event())
-        used: list[float] = []
+    _wait_for_ends(admin, size)
+    with _load(bootstrap, topics, size), _consumers(pipeline) as fleet:
+        monitor, channel = build_monitor(pipeline, librdkafka_settings(pipeline)), channel_of(pipeline)
+        controller = controller_of(pipeline, fleet, channel, threading.Event())
+        collect_seldom()  # as `headgate run` does
+        turns: list[Turn] = []
         began = time.monotonic()
-        while len(used) < TURNS:
-            turn = time.monotonic()
+        while len(turns) < TURNS:
+            turn, cpu_s = time.monotonic(), time.process_time()
             worked_s = _timed(monitor.step)
             for _ in range(round(INTERVAL_S / POLL_S)):
                 worked_s += _timed(controller.step)
                 time.sleep(POLL_S / 2)
-            if len(controller.assignment.partitions) == size and time.monotonic() - began > SETTLE_S:
-                used.append(worked_s)
             time.sleep(max(0.0, turn + INTERVAL_S - time.monotonic()))
+            if len(controller.assignment.partitions) == size and time.monotonic() - began > SETTLE_S:
+                turns.append(Turn(worked_s, time.process_time() - cpu_s))
         monitor.close()
-    return used
+        channel.close()
+    return turns
+
+
+def _wait_for_ends(admin: AdminClient, size: int) -> None:
+    """Until the broker has made all partitions: an end offset is only known of one that is there."""
+    until = time.monotonic() + READY_S
+    while True:
+        partitions = partitions_where(admin, lambda topic: topic.startswith("many-"))
+        with suppress(KafkaUnavailable):
+            if len(end_offsets(admin, partitions)) == size:
+                return
+        if time.monotonic() > until:
+            raise KafkaUnavailable(f"the broker did not make {size:,} partitions within {READY_S:g} s")
+        time.sleep(1.0)
 
 
 def _timed(step: Callable[[], object]) -> float:
@@ -79,9 +132,9 @@ def _timed(step: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _pipeline(home: Path, bootstrap: str, consumers: int) -> Pipeline:
+def _pipeline(home: Path, bootstrap: str, size: int, consumers: int) -> Pipeline:
     """Capacities that make the packer want about so many consumers."""
-    each = RECORDS_PER_S * RECORD_BYTES / consumers
+    each = size / RECORD_EVERY_S * RECORD_BYTES / consumers
     file = home / "many.yaml"
     file.write_text(
         f"name: many\nkafka: {{brokers: '{bootstrap}'}}\ntopics_pattern: many-.*\ntables: [{{name: lake.many}}]\n"
@@ -92,9 +145,9 @@ def _pipeline(home: Path, bootstrap: str, consumers: int) -> Pipeline:
 
 
 @contextmanager
-def _load(bootstrap: str, topics: Sequence[str]) -> Iterator[None]:
+def _load(bootstrap: str, topics: Sequence[str], size: int) -> Iterator[None]:
     """Records for all partitions in turn, from a process of its own."""
-    process = multiprocessing.get_context("spawn").Process(target=_produce, args=(bootstrap, topics), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(target=_produce, args=(bootstrap, topics, size), daemon=True)
     process.start()
     try:
         yield
@@ -103,13 +156,16 @@ def _load(bootstrap: str, topics: Sequence[str]) -> Iterator[None]:
         process.join()
 
 
-def _produce(bootstrap: str, topics: Sequence[str]) -> None:
+def _produce(bootstrap: str, topics: Sequence[str], size: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     sent, began = 0, time.monotonic()
     while True:
-        while sent < (time.monotonic() - began) * RECORDS_PER_S:
+        while sent < (time.monotonic() - began) * size / RECORD_EVERY_S:
             topic, partition = topics[sent // PER_TOPIC % len(topics)], sent % PER_TOPIC
-            producer.produce(topic, b"x" * RECORD_BYTES, partition=partition)
+            try:
+                producer.produce(topic, b"x" * RECORD_BYTES, partition=partition)
+            except BufferError:  # a broker that is just busy with something else
+                break
             sent += 1
         producer.poll(0.05)
 
@@ -159,7 +215,8 @@ def _play(settings: dict[str, str], name: str, most: int, wishes: "multiprocessi
     topics, outbox = Topics(name), Outbox(settings)
     tail = Tail(settings, {(topics.control, n): END for n in range(1, most + 1)})
     owned: dict[int, set[TopicPartition]] = {}
-    beat_s = 0.0
+    cycles: Counter[int] = Counter()
+    beat_s = cycle_s = 0.0
     while True:
         while not wishes.empty():
             consumer_id, wanted = wishes.get()
@@ -183,6 +240,11 @@ def _play(settings: dict[str, str], name: str, most: int, wishes: "multiprocessi
             beat_s = time.monotonic()
             for consumer_id, partitions in owned.items():
                 outbox.send(topics.control, _state(consumer_id, partitions))
+        if time.monotonic() - cycle_s > CYCLE_S:
+            cycle_s = time.monotonic()
+            cycles.update(owned.keys())
+            for consumer_id, partitions in owned.items():
+                outbox.send(topics.cycles, _cycle(consumer_id, cycles[consumer_id], sorted(partitions)))
         outbox.flush()
 
 
@@ -191,5 +253,24 @@ def _state(consumer_id: int, partitions: set[TopicPartition]) -> ConsumerState:
     return ConsumerState("", consumer_id, LIFE, tuple(sorted(partitions)), now, now, now, now, 0, 0.0, 0.0, 0.0, "")
 
 
+def _cycle(consumer_id: int, cycle: int, partitions: Sequence[TopicPartition]) -> CycleRecord:
+    """With the record sizes of the partitions whose turn it is."""
+    first = cycle * SIZES_PER_CYCLE
+    all_known = first > 2 * len(partitions)
+    chosen: Sequence[TopicPartition] = ()
+    if partitions and not (all_known and cycle % SIZES_AGAIN_AFTER):
+        begin = first % len(partitions)
+        chosen = partitions[begin : begin + SIZES_PER_CYCLE]
+    sizes = tuple(BytesPerRecord(p.topic, p.partition, float(RECORD_BYTES)) for p in chosen)
+    n, records = len(partitions), round(len(partitions) * CYCLE_S / RECORD_EVERY_S)
+    return CycleRecord(consumer_id, LIFE, cycle, _now_ms(), n, 1, records, records, records * RECORD_BYTES,
+                       0.1, 0.1, 0.1, 0.7, 0, False, sizes, "")  # fmt: skip
+
+
 def _now_ms() -> int:
     return int(time.time() * 1000)
+
+
+if __name__ == "__main__":
+    for ratio in run([int(size) for size in sys.argv[1:]] or SIZES):
+        print(f"{ratio.what}: {ratio.ratio:.3f} of {ratio.peer} ({ratio.low:.3f} … {ratio.high:.3f})")

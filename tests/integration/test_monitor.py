@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,8 +25,10 @@ from headgate.config import Pipeline, kafka_python_settings, librdkafka_settings
 from headgate.errors import ConfigError
 from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics, ensure_topics
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.log_ends import LogEnds
 from headgate.kafka.measurements import LogDirSource, OffsetSource
 from headgate.kafka.monitor import build_monitor
+from headgate.kafka.offsets import end_offsets
 from headgate.kafka.record_sizes import CycleSizes, NewestRecords, RecordSizes
 from headgate.model import TopicPartition
 from headgate.model.messages import BytesPerRecord, CycleRecord, Measurement, PartitionRate
@@ -295,7 +297,8 @@ def test_deleting_records_does_not_disturb_the_offset_source(broker: EmbeddedKaf
     admin, topic = AdminClient({"bootstrap.servers": broker.bootstrap}), unique("deleted")
     create(admin, topic, 1, {"retention.ms": "60000"})
     p0 = TopicPartition(topic, 0)
-    source = OffsetSource(admin, sizes_for(pipeline_for(broker.bootstrap, topic)))
+    ends = LogEnds({"bootstrap.servers": broker.bootstrap}, admin)
+    source = OffsetSource(ends, sizes_for(pipeline_for(broker.bootstrap, topic)))
     source.watch(frozenset({p0}))
     produce(broker.bootstrap, topic, 0, records=100)
     before = source.sample().counters[p0]
@@ -306,6 +309,26 @@ def test_deleting_records_does_not_disturb_the_offset_source(broker: EmbeddedKaf
     after = source.sample().counters[p0]
     assert (after.payload_bytes - before.payload_bytes, after.life) == (10 * 123, before.life)
     source.close()
+
+
+def test_ends_of_many_partitions_are_those_asked_for_singly_also_while_one_topic_is_gone(broker: EmbeddedKafka) -> None:
+    admin, prefix = AdminClient({"bootstrap.servers": broker.bootstrap}), unique("ends")
+    for name in ("a", "b"):
+        create(admin, f"{prefix}-{name}", 3)
+        produce(broker.bootstrap, f"{prefix}-{name}", 1, records=5)
+    partitions = {TopicPartition(f"{prefix}-{name}", n) for name in ("a", "b") for n in range(3)}
+    ends = LogEnds({"bootstrap.servers": broker.bootstrap}, admin)
+    ends.watch(partitions)
+    expected = {p: 5 if p.partition == 1 else 0 for p in partitions}
+    assert ends.ask(5) == expected == end_offsets(admin, partitions, read_committed=False)
+    admin.delete_topics([f"{prefix}-b"])[f"{prefix}-b"].result(20)
+    of_a = {p: end for p, end in expected.items() if p.topic == f"{prefix}-a"}
+    eventually(lambda: ends.ask(5) == of_a or None, "only the other topic has ends")
+    create(admin, f"{prefix}-b", 3)
+    eventually(lambda: len(ends.ask(5)) == 6 or None, "the topic made anew has ends")
+    produce(broker.bootstrap, f"{prefix}-b", 2, records=4)
+    assert ends.ask(5)[TopicPartition(f"{prefix}-b", 2)] == 4
+    ends.close()
 
 
 @pytest.mark.parametrize(
@@ -433,7 +456,7 @@ def give_another_leader(bootstrap: str, admin: AdminClient, partition: TopicPart
     others = [replica for replica in replicas if replica != before]
     asked = KafkaTopicPartition(partition.topic, partition.partition)
     reassign = KafkaAdminClient(bootstrap_servers=bootstrap)
-    reassign.alter_partition_reassignments({KafkaPythonPartition(*astuple(partition)): [*others, before]})
+    reassign.alter_partition_reassignments({KafkaPythonPartition(*partition): [*others, before]})
     reassign.close()
 
     def moved() -> bool:

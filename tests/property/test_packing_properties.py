@@ -22,7 +22,7 @@ from headgate.packing.classical import (
     WorstFit,
     WorstFitDecreasing,
 )
-from headgate.packing.eviction import lightest_cover
+from headgate.packing.eviction import MANY, lightest_cover
 from headgate.packing.exact import Exact
 from headgate.packing.harmonic import Harmonic
 from headgate.packing.least_loaded import LeastLoaded
@@ -205,6 +205,23 @@ def test_the_lightest_cover_is_the_lightest(weights: list[int], data: st.DataObj
     chosen = [ascending[at] for at in lightest_cover(ascending, excess)]
     assert sum(chosen) >= excess
     assert sum(chosen) == min(map(sum, covers))
+
+
+@given(st.lists(st.integers(0, 1000), min_size=MANY + 1, max_size=4 * MANY), st.floats(0, 1))
+def test_a_cover_from_very_many_has_nothing_to_spare_and_is_no_heavier_than_the_heaviest_first(
+    weights: list[int], share: float
+) -> None:
+    ascending = sorted(weights)
+    excess = max(1, round(share * sum(ascending)))
+    if sum(ascending) < excess:
+        return
+    chosen = lightest_cover(ascending, excess)
+    given_away = [ascending[at] for at in chosen]
+    assert len(set(chosen)) == len(chosen)
+    assert sum(given_away) >= excess
+    assert sum(given_away) - min(given_away) < excess
+    heaviest_first = next(n for n in range(1, len(ascending) + 1) if sum(ascending[-n:]) >= excess)
+    assert sum(given_away) <= sum(ascending[-heaviest_first:])
 
 
 @settings(max_examples=25, deadline=None)

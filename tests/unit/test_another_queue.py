@@ -8,7 +8,8 @@ from headgate.controller.settings import Settings
 from headgate.controller.virtual_behaviour import Behaviour
 from headgate.controller.virtual_channel import MemoryChannel
 from headgate.controller.virtual_clock import VirtualClock
-from headgate.kafka.rates import BoxMean, WriteRates
+from headgate.kafka.rates import WriteRates
+from headgate.kafka.smoothing import BoxMean
 from headgate.model import TopicPartition
 from headgate.packing.modified_any_fit import ModifiedWorstFit
 from headgate.policies import Policy
@@ -30,7 +31,7 @@ class World:
         self.channel = MemoryChannel(self.clock, behaviour)
         self.queue = MemoryQueue(frozenset(PARTITIONS))
         self.fleet = QueueFleet(self.clock, self.channel, behaviour, self.queue, PER_CYCLE)
-        self.monitor = QueueMonitor(self.queue, WriteRates(lambda: BoxMean(5.0), 2.0), 5.0, "memory")
+        self.monitor = QueueMonitor(self.queue, WriteRates(BoxMean(5.0), 2.0), 5.0, "memory")
         self.controller = Controller(policy, self.channel, self.fleet, self.clock, Settings(2000, 1500))
         self.each_per_s = 0
         self._tick()
@@ -88,7 +89,7 @@ def test_a_policy_that_goes_by_lag_and_arrivals_runs_on_it_too() -> None:
 
 def test_the_monitor_counts_records_and_bytes_of_the_queue() -> None:
     queue = MemoryQueue(frozenset(PARTITIONS[:1]))
-    monitor = QueueMonitor(queue, WriteRates(lambda: BoxMean(10.0), 2.0), 10.0, "memory")
+    monitor = QueueMonitor(queue, WriteRates(BoxMean(10.0), 2.0), 10.0, "memory")
     monitor.measure(0.0)
     for _ in range(30):
         queue.append(PARTITIONS[0], bytes(50))

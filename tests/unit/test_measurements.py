@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from headgate.kafka.measurements import LeaderLog, LogCounts, OffsetCounts, PayloadShare, shrinking
-from headgate.kafka.record_sizes import NEWEST_WEIGHT, SizeEstimates
+from headgate.kafka.record_sizes import AT_ONCE, NEWEST_WEIGHT, PAUSE_S, SizeEstimates
 from headgate.model import TopicPartition
 
 P0, P1, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("clicks", 0)
@@ -158,3 +158,19 @@ def test_records_are_weighed_when_unknown_or_long_ago_and_only_if_there_are_new_
     sizes.looked(P1, 1, 6)
     assert sizes.due({P1: 99}, now_s=60) == {}
     assert sizes.due({P1: 99}, now_s=61) == {P1: 99}
+
+
+def test_of_very_many_partitions_a_few_are_weighed_at_a_time_and_every_unknown_topic_at_once() -> None:
+    sizes = SizeEstimates(refresh_s=60)
+    ends = {TopicPartition(f"topic-{n % 50}", n // 50): 7 for n in range(50 * 20)}
+    first = sizes.due(ends, now_s=0)
+    assert len(first) == AT_ONCE == 4 * 50
+    assert first.keys() == {p for p in ends if p.partition < 4}  # four of each topic
+    for partition, end in first.items():
+        sizes.looked(partition, 0, end)
+        sizes.learn(partition, 100)
+    assert sizes.due(ends, now_s=1) == {}
+    second = sizes.due(ends, now_s=PAUSE_S)
+    assert second.keys() == {p for p in ends if 4 <= p.partition < 8}
+    new = TopicPartition("topic-new", 9)
+    assert new in sizes.due(ends | {new: 1}, now_s=PAUSE_S + 1)  # nothing is known of its topic: no pause for that

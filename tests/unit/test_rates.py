@@ -5,21 +5,42 @@ import random
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 
-from headgate.kafka.rates import BoxMean, Counter, Ewma, Rate, Sample, Smoothing, WriteRates
+from headgate.kafka.rates import Counter, Rate, Sample, WriteRates
+from headgate.kafka.smoothing import BoxMean, Ewma, Smoothing
 from headgate.model import TopicPartition
 
 PAYLOAD_BYTES = 123
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
+class Single:
+    """A smoothing of one counter only."""
+
+    def __init__(self, smoothing: Smoothing) -> None:
+        self._smoothing = smoothing
+        smoothing.arrange(np.array([-1]))
+
+    def add(self, at_s: float, total: float) -> None:
+        self._smoothing.add(at_s, np.array([[total], [0.0]]))
+
+    @property
+    def per_s(self) -> float:
+        return float(self._smoothing.per_s[0, 0])
+
+    @property
+    def span_s(self) -> float:
+        return float(self._smoothing.span_s[0])
+
+
 def readings(smoothing: Smoothing, total_at: Callable[[float], float], until_s: int) -> list[float]:
     """The rate after each of the samples taken at 0, 1, 2 … s."""
-    rates = []
+    single, rates = Single(smoothing), []
     for second in range(until_s + 1):
-        smoothing.add(second, total_at(second))
-        rates.append(smoothing.per_s)
+        single.add(second, total_at(second))
+        rates.append(single.per_s)
     return rates
 
 
@@ -62,7 +83,7 @@ def test_e1_random_waits_settle_around_the_expected_rate(smoothing: Smoothing) -
 
 
 def test_the_box_mean_uses_only_samples_inside_its_window() -> None:
-    box = BoxMean(window_s=10)
+    box = Single(BoxMean(window_s=10))
     for at_s, total in ((0.0, 0.0), (4.0, 4_000.0), (9.0, 4_000.0), (14.0, 5_000.0)):
         box.add(at_s, total)
     assert box.span_s == 10  # the sample at 4 s is exactly a window old and stays, the one at 0 s is evicted
@@ -70,7 +91,7 @@ def test_the_box_mean_uses_only_samples_inside_its_window() -> None:
 
 
 def test_the_box_mean_bridges_an_outage_longer_than_its_window() -> None:
-    box = BoxMean(window_s=10)
+    box = Single(BoxMean(window_s=10))
     box.add(0, 0)
     box.add(1, 100)
     box.add(61, 6_100)
@@ -79,12 +100,13 @@ def test_the_box_mean_bridges_an_outage_longer_than_its_window() -> None:
 
 @pytest.mark.parametrize("smoothing", [BoxMean(30), Ewma(5)])
 def test_one_sample_is_no_rate(smoothing: Smoothing) -> None:
-    smoothing.add(100.0, 1e12)
-    assert (smoothing.per_s, smoothing.span_s) == (0, 0)
+    single = Single(smoothing)
+    single.add(100.0, 1e12)
+    assert (single.per_s, single.span_s) == (0, 0)
 
 
 def test_an_ewma_is_right_from_the_second_sample_on() -> None:
-    ewma = Ewma(half_life_s=5)
+    ewma = Single(Ewma(half_life_s=5))
     ewma.add(0, 1_000)
     ewma.add(0.5, 1_100)
     assert ewma.per_s == pytest.approx(200)
@@ -111,7 +133,7 @@ def sample(at_s: float, **partitions: tuple[float, int, int]) -> Sample:
 
 
 def test_a_new_partition_is_reported_at_once_with_rate_zero() -> None:
-    rates = WriteRates(lambda: BoxMean(30), min_span_s=30)
+    rates = WriteRates(BoxMean(30), min_span_s=30)
     rates.update(sample(0, p0=(0, 0, 0)), [P0])
     rates.update(sample(1, p0=(500, 5, 0)), [P0])
     both = rates.update(sample(2, p0=(1_000, 10, 0), p1=(70_000, 700, 0)), [P0, P1])
@@ -119,13 +141,13 @@ def test_a_new_partition_is_reported_at_once_with_rate_zero() -> None:
 
 
 def test_overload_shows_before_the_minimal_span() -> None:
-    rates = WriteRates(lambda: BoxMean(30), min_span_s=30)
+    rates = WriteRates(BoxMean(30), min_span_s=30)
     rates.update(sample(0, p0=(0, 0, 0)), [P0])
     assert rates.update(sample(1, p0=(4_000_000, 4_000, 0)), [P0])[P0].bytes_per_s == 4_000_000
 
 
 def test_a_restarted_window_holds_the_last_rate_until_the_minimal_span_is_reached() -> None:
-    rates = WriteRates(lambda: BoxMean(30), min_span_s=3)
+    rates = WriteRates(BoxMean(30), min_span_s=3)
     for second in range(11):
         rates.update(sample(second, p0=(1_000 * second, 10 * second, 0)), [P0])
     # Another leader at 11 s: a new life, whose counter starts elsewhere; from now on only 100 B/s are written.
@@ -136,7 +158,7 @@ def test_a_restarted_window_holds_the_last_rate_until_the_minimal_span_is_reache
 
 
 def test_a_restarted_window_may_raise_the_rate_at_once() -> None:
-    rates = WriteRates(lambda: BoxMean(30), min_span_s=3)
+    rates = WriteRates(BoxMean(30), min_span_s=3)
     for second in range(11):
         rates.update(sample(second, p0=(1_000 * second, second, 0)), [P0])
     rates.update(sample(11, p0=(0, 11, 1)), [P0])
@@ -144,7 +166,7 @@ def test_a_restarted_window_may_raise_the_rate_at_once() -> None:
 
 
 def test_noise_of_short_windows_is_not_carried_from_restart_to_restart() -> None:
-    rates = WriteRates(lambda: BoxMean(30), min_span_s=10)
+    rates = WriteRates(BoxMean(30), min_span_s=10)
     rates.update(sample(0, p0=(0, 0, 0)), [P0])
     assert rates.update(sample(1, p0=(50_000, 1, 0)), [P0])[P0].bytes_per_s == 50_000
     rates.update(sample(2, p0=(50_000, 2, 1)), [P0])
@@ -153,7 +175,7 @@ def test_noise_of_short_windows_is_not_carried_from_restart_to_restart() -> None
 
 def test_the_rates_of_an_earlier_monitor_are_held_over_its_restart() -> None:
     before = {P0: Rate(2_000, 20, 900, 30), P1: Rate(1_000, 10, 400, 30)}
-    rates = WriteRates(lambda: BoxMean(30), min_span_s=3, held=before)
+    rates = WriteRates(BoxMean(30), min_span_s=3, held=before)
     first = rates.update(sample(0, p0=(0, 1_000, 0)), [P0, P1])
     assert first == {P0: Rate(2_000, 20, 1_000, 0), P1: before[P1]}
     for second in (1, 2):
@@ -162,7 +184,7 @@ def test_the_rates_of_an_earlier_monitor_are_held_over_its_restart() -> None:
 
 
 def test_a_partition_without_a_leader_keeps_its_rate_and_a_deleted_one_goes() -> None:
-    rates = WriteRates(lambda: BoxMean(30), min_span_s=1)
+    rates = WriteRates(BoxMean(30), min_span_s=1)
     rates.update(sample(0, p0=(0, 0, 0), p1=(0, 0, 0)), [P0, P1])
     rates.update(sample(1, p0=(100, 1, 0), p1=(200, 2, 0)), [P0, P1])
     assert rates.update(sample(2, p0=(200, 2, 0)), [P0, P1])[P1] == Rate(200, 2, 2, 1)

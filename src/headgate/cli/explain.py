@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headgate.cli.logs import log_to
-from headgate.cli.output import Output
+from headgate.cli.output import Output, as_document
 from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
 from headgate.cli.quantities import positive_s
 from headgate.cli.status import check_it_ran
@@ -174,4 +173,5 @@ def _clock(at_ms: int) -> str:
 
 
 def as_json(explained: Explanation) -> dict[str, Any]:
-    return asdict(explained) | {"taken_at_ms": triggered_ms(explained.decision)}
+    fields: dict[str, Any] = as_document(explained)
+    return fields | {"taken_at_ms": triggered_ms(explained.decision)}

@@ -13,6 +13,7 @@ from headgate.cli.logs import LogFormat, LogFormatOption, log_to
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
+from headgate.controller.garbage import collect_seldom
 from headgate.controller.ports import STARTED
 from headgate.errors import ConfigError
 from headgate.kafka.channel import END, Tail, Topics
@@ -60,6 +61,7 @@ def run(
     signal.signal(signal.SIGINT, asked_to_stop)
     service = Service(pipeline, chosen, dry_run)
     service.start()
+    collect_seldom()
     doing = "dry run: decisions are printed and not acted on" if dry_run else f"{', '.join(chosen)} running"
     console.print(f"[bold]{pipeline.name}[/]: {doing}; log in {pipeline.home / 'headgate.log'}; Ctrl-C ends it.")
     try:

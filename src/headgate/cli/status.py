@@ -2,7 +2,6 @@
 
 import json
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 
 from headgate.cli.logs import log_to
-from headgate.cli.output import Output
+from headgate.cli.output import Output, as_document
 from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
 from headgate.cli.view import render
 from headgate.config.clients import librdkafka_settings
@@ -66,5 +65,5 @@ def check_it_ran(pipeline: Pipeline) -> None:
 
 
 def as_json(current: PipelineStatus) -> dict[str, Any]:
-    fields = asdict(current)
+    fields: dict[str, Any] = as_document(current)
     return fields | {"bytes_per_s": current.bytes_per_s, "lag_records": current.lag_records}

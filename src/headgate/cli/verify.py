@@ -1,7 +1,7 @@
 """`headgate verify`: counts every offset in the lake."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headgate.cli.logs import log_to
-from headgate.cli.output import Output
+from headgate.cli.output import Output, as_document
 from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
 from headgate.model import Ledger
 
@@ -80,6 +80,6 @@ def print_verdicts(console: Console, verdicts: list[Any]) -> None:
 
 def _as_json(verdict: Any) -> dict[str, Any]:
     # The ledger's keys are partitions, which JSON has no keys for: left out before the rest is made plain.
-    fields = asdict(replace(verdict, ledger=Ledger()))
+    fields: dict[str, Any] = as_document(replace(verdict, ledger=Ledger()))
     ledger = {str(p): at for p, at in sorted(verdict.ledger.next.items())}
     return fields | {"ok": verdict.ok, "ledger": ledger}

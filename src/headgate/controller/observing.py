@@ -46,13 +46,21 @@ class ArrivalSlots:
             self._slots.clear()
             passed = 0
         came = {p: max(0, end - self._ends.get(p, end)) for p, end in ends.items()}
-        for n in range(passed):
-            self._slots.append({p: count // passed + (n < count % passed) for p, count in came.items()})
+        if passed == 1:
+            self._slots.append(came)
+        else:
+            for n in range(passed):
+                self._slots.append({p: count // passed + (n < count % passed) for p, count in came.items()})
         self._ends, self._at_s = ends, at_s
 
     def take(self) -> Slots:
         """Everything since the last call, for the partitions of the newest measurement."""
-        taken = {p: tuple(slot.get(p, 0) for slot in self._slots) for p in self._ends}
+        taken: dict[TopicPartition, tuple[int, ...]]
+        if len(self._slots) == 1:
+            (slot,) = self._slots
+            taken = {p: (slot.get(p, 0),) for p in self._ends}
+        else:
+            taken = {p: tuple(slot.get(p, 0) for slot in self._slots) for p in self._ends}
         self._slots.clear()
         return taken
 
@@ -148,16 +156,16 @@ def observe(
     """Rates are what consumers pay: a topic that feeds two tables is read twice."""
     landed: dict[TopicPartition, int] = {}
     for (_table, partition), following in ledger.items():
-        landed[partition] = min(following, landed.get(partition, following))
+        if following < landed.get(partition, math.inf):
+            landed[partition] = following
     tables = {topic: tables_of(topic) for topic in {rate.topic for rate in measurement.rates}}
     partitions = {}
-    for rate in measurement.rates:
-        partition = TopicPartition(rate.topic, rate.partition)
+    for topic, number, bytes_per_s, records_per_s, end, _span_s in measurement.rates:
+        partition = TopicPartition(topic, number)
         # A partition no ledger knows yet has an unknown, not an infinite lag.
-        lag = max(0, rate.end_offset - landed.get(partition, rate.end_offset))
-        cost = rate.bytes_per_s * tables[rate.topic]
+        lag = max(0, end - landed.get(partition, end))
         arrivals = recent.slots.get(partition, ())
-        partitions[partition] = PartitionLoad(cost, rate.records_per_s, lag, rate.end_offset, arrivals)
+        partitions[partition] = PartitionLoad(bytes_per_s * tables[topic], records_per_s, lag, end, arrivals)
     return Observation(
         now_s,
         measurement.at_ms / 1000,
@@ -176,15 +184,13 @@ def _with_records(
     consumers: Mapping[int, ConsumerLoad], assignment: Assignment, partitions: Mapping[TopicPartition, PartitionLoad]
 ) -> dict[int, ConsumerLoad]:
     """Measured capacities in records too, of the mix each consumer reads; of everything's while its own is silent."""
-    of_all: float | None = in_records(1.0, partitions, partitions)
-    found = {}
-    for n, load in consumers.items():
-        capacity = load.capacity_bytes_per_s
-        records = in_records(capacity, assignment[n], partitions)
-        if records is None and capacity is not None and of_all is not None:
-            records = capacity * of_all
-        found[n] = replace(load, capacity_records_per_s=records)
-    return found
+    measured = {n: load.capacity_bytes_per_s for n, load in consumers.items()}
+    records = {n: in_records(capacity, assignment[n], partitions) for n, capacity in measured.items()}
+    silent = [n for n, capacity in measured.items() if capacity is not None and records[n] is None]
+    of_all = in_records(1.0, partitions, partitions) if silent else None
+    if of_all is not None:
+        records |= {n: (measured[n] or 0.0) * of_all for n in silent}
+    return {n: replace(load, capacity_records_per_s=records[n]) for n, load in consumers.items()}
 
 
 def in_records(

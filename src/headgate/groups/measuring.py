@@ -19,7 +19,8 @@ from headgate.groups.assignor import member_data
 from headgate.groups.placement import Joining
 from headgate.kafka.measurements import OffsetCounts
 from headgate.kafka.offsets import end_offsets, partitions_where
-from headgate.kafka.rates import BoxMean, Rate, Sample, WriteRates
+from headgate.kafka.rates import Rate, Sample, WriteRates
+from headgate.kafka.smoothing import BoxMean
 from headgate.model import TopicPartition
 
 ANSWER_S = 5.0
@@ -71,7 +72,7 @@ class GroupMeter:
             raise ConfigError(f"the Kafka client cannot use these settings: {error.args[0].str()}") from error
         self._client: Any = None
         self._counts = OffsetCounts()
-        self._rates = WriteRates(lambda: BoxMean(window_s), window_s / 2)
+        self._rates = WriteRates(BoxMean(window_s), window_s / 2)
 
     def group(self) -> GroupLook:
         """ConfigError for a group of the new protocol (KIP-848): its brokers assign, and ask nobody (E-33)."""

@@ -15,6 +15,7 @@ from headgate.kafka.java_programs import java_command
 
 LOOPBACK = "127.0.0.1"
 FORMAT_DEADLINE_S = 120.0
+HEAP_MB = 384
 MAX_MESSAGE_BYTES = 16 * 1024**2
 
 LOG4J2_PROPERTIES = """\
@@ -95,8 +96,9 @@ def _escaped(value: str) -> str:
 class BrokerProcess:
     """One broker, found again from any process by its home: `home/broker-N` with its settings, data, logs and pid."""
 
-    def __init__(self, home: Path, node: Node) -> None:
+    def __init__(self, home: Path, node: Node, heap_mb: int = HEAP_MB) -> None:
         self.node = node
+        self._heap_mb = heap_mb
         self.folder = home / f"broker-{node.id}"
         self.data = self.folder / "data"
         self.logs = self.folder / "logs"
@@ -147,6 +149,7 @@ class BrokerProcess:
     def launch(self) -> None:
         """Starts the broker apart from our terminal, so that Ctrl-C stops it through us and in order."""
         command, environment = java_command(
+            f"-Xmx{self._heap_mb}M",
             self._mark,
             f"-Dheadgate.logs={self.logs}",
             f"-Dlog4j2.configurationFile={self._log4j2}",

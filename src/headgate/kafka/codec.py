@@ -71,17 +71,40 @@ class AnotherVersion(NotAMessage):
 _PRIMITIVES: dict[type[Any], str] = {str: "string", int: "long", float: "double", bool: "boolean", bytes: "bytes"}
 
 
+def _is_record(hint: Any) -> bool:
+    return isinstance(hint, type) and (dataclasses.is_dataclass(hint) or hasattr(hint, "_fields"))
+
+
+def _row(hint: Any) -> Any:
+    """The named tuple of `tuple[that, ...]`, None for any other type.
+
+    Of these a message may have thousands. They are written by columns: a list per field instead of a record per row
+    takes a third of the time.
+    """
+    arguments = typing.get_args(hint)
+    is_many = typing.get_origin(hint) is tuple and len(arguments) == 2 and hasattr(arguments[0], "_fields")
+    return arguments[0] if is_many else None
+
+
 def _avro_type(hint: Any, named: set[str]) -> Any:
     if hint in _PRIMITIVES:
         return _PRIMITIVES[hint]
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+    if _is_record(hint):
         if hint.__name__ in named:
             return hint.__name__
         named.add(hint.__name__)
         hints = typing.get_type_hints(hint)
-        fields = [{"name": f.name, "type": _avro_type(hints[f.name], named)} for f in dataclasses.fields(hint)]
+        fields = [{"name": name, "type": _avro_type(field, named)} for name, field in hints.items()]
         return {"type": "record", "name": hint.__name__, "fields": fields}
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if (row := _row(hint)) is not None:
+        name = f"{row.__name__}Columns"
+        if name in named:
+            return name
+        named.add(name)
+        columns = typing.get_type_hints(row).items()
+        fields = [{"name": n, "type": {"type": "array", "items": _PRIMITIVES[kind]}} for n, kind in columns]
+        return {"type": "record", "name": name, "fields": fields}
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         return {"type": "array", "items": _avro_type(arguments[0], named)}
     if origin is dict and arguments[0] is str:
@@ -99,9 +122,9 @@ Converter = Callable[[Any], Any]
 def _flattener(hint: Any) -> Converter | None:
     """From a value of this type to what fastavro writes; None where they are the same. Made once per type: a
     measurement holds thousands of rates, and looking at types costs more than writing them."""
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+    if _is_record(hint):
         hints = typing.get_type_hints(hint)
-        names = tuple(f.name for f in dataclasses.fields(hint))
+        names = tuple(hints)
         values = _values(attrgetter, names)
         inner = [(n, convert) for n in names if (convert := _flattener(hints[n])) is not None]
         if not inner:
@@ -114,15 +137,19 @@ def _flattener(hint: Any) -> Converter | None:
             return fields
 
         return flatten
+    if (row := _row(hint)) is not None:
+        columns: tuple[str, ...] = row._fields
+        empty: dict[str, Any] = dict.fromkeys(columns, ())
+        return lambda rows: dict(zip(columns, zip(*rows, strict=True), strict=True)) if rows else empty
     return _within(hint, _flattener)
 
 
 @cache
 def _builder(hint: Any) -> Converter | None:
     """The way back: from what fastavro read to a value of this type."""
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+    if _is_record(hint):
         hints = typing.get_type_hints(hint)
-        names = tuple(f.name for f in dataclasses.fields(hint))
+        names = tuple(hints)
         values = _values(itemgetter, names)
         inner = [(n, convert) for n in names if (convert := _builder(hints[n])) is not None]
         if not inner:
@@ -134,6 +161,8 @@ def _builder(hint: Any) -> Converter | None:
             return hint(*values(fields))
 
         return build
+    if (row := _row(hint)) is not None:
+        return lambda columns: tuple(map(row._make, zip(*columns.values(), strict=True)))
     return _within(hint, _builder)
 
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from headgate import jars
 from headgate.errors import KafkaUnavailable, SetupError
 from headgate.file_lock import locked
-from headgate.kafka.broker_process import BrokerProcess, Node
+from headgate.kafka.broker_process import HEAP_MB, BrokerProcess, Node
 from headgate.kafka.embedded_cluster import Cluster
 from headgate.kafka.embedded_status import KafkaStatus, brokers_seen, quiet_admin, status_of
 from headgate.kafka.local_ports import accepts, check_free
@@ -37,9 +37,11 @@ class EmbeddedKafka:
         brokers: int | None = None,
         port: int | None = None,
         settings: Mapping[str, str | int] | None = None,
+        heap_mb: int = HEAP_MB,
     ) -> None:
         """`brokers` (1 to 3) and `port` describe a new home; an existing one remembers them. With 2 both must run:
-        neither of them alone is a majority of the controllers. `settings` are Kafka's own, for brokers that start."""
+        neither of them alone is a majority of the controllers. `settings` are Kafka's own and `heap_mb` is
+        each broker's memory, for brokers that start: thousands of partitions want more of it."""
         if brokers not in (None, 1, 2, 3):
             raise SetupError(f"the embedded Kafka has 1 to 3 brokers, not {brokers}")
         if port is not None and not 1024 <= port <= 65535 - 2 * (brokers or 1):
@@ -47,7 +49,7 @@ class EmbeddedKafka:
         self.home = home.expanduser().resolve()
         if "," in str(self.home):
             raise SetupError(f"Kafka cannot keep its data in {self.home}: choose a path without a comma")
-        self._brokers, self._port, self._settings = brokers, port, settings or {}
+        self._brokers, self._port, self._settings, self._heap_mb = brokers, port, settings or {}, heap_mb
         self._processes: dict[Node, BrokerProcess] = {}
 
     @property
@@ -160,7 +162,7 @@ class EmbeddedKafka:
 
     def _brokers_of(self, cluster: Cluster) -> list[BrokerProcess]:
         for node in cluster.nodes:
-            self._processes.setdefault(node, BrokerProcess(self.home, node))
+            self._processes.setdefault(node, BrokerProcess(self.home, node, self._heap_mb))
         return [self._processes[node] for node in cluster.nodes]
 
     def _wait_until_ready(self, cluster: Cluster, launched: Sequence[BrokerProcess], deadline_s: float) -> None:

@@ -9,7 +9,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
@@ -20,6 +20,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.kafka.channel import topic_settings
+from headgate.kafka.log_ends import LogEnds
 from headgate.kafka.offsets import beginning_offsets, end_offsets
 from headgate.kafka.rates import Counter, Sample
 from headgate.kafka.record_sizes import RecordSizes
@@ -85,22 +86,22 @@ class OffsetSource:
 
     name = "offsets"
 
-    def __init__(self, admin: AdminClient, sizes: RecordSizes, clock: Callable[[], float] = time.monotonic) -> None:
-        self._admin, self._sizes, self._clock = admin, sizes, clock
-        self._partitions: frozenset[TopicPartition] = frozenset()
+    def __init__(self, ends: LogEnds, sizes: RecordSizes, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ends, self._sizes, self._clock = ends, sizes, clock
         self._counts = OffsetCounts()
 
     def watch(self, partitions: frozenset[TopicPartition]) -> None:
-        self._partitions = partitions
+        self._ends.watch(partitions)
 
     def sample(self) -> Sample:
         asked_s = self._clock()
-        ends = end_offsets(self._admin, self._partitions, read_committed=False, deadline_s=ANSWER_S)
+        ends = self._ends.ask(ANSWER_S)
         at_s = (asked_s + self._clock()) / 2
         self._sizes.refresh(ends)
         return Sample(at_s, {p: self._counts.count(p, end, self._sizes.bytes_per_record(p)) for p, end in ends.items()})
 
     def close(self) -> None:
+        self._ends.close()
         self._sizes.close()
 
 
@@ -277,7 +278,7 @@ class LogDirSource:
         bytes_per_record = self._sizes.bytes_per_record(partition)
         if partition.topic in (self._by_offsets or ()):
             counter = self._offset_counts.count(partition, end, bytes_per_record)
-            return replace(counter, life=-1 - counter.life)  # never comparable with a count from the log
+            return counter._replace(life=-1 - counter.life)  # never comparable with a count from the log
         leader = logs.get(partition)
         return None if leader is None else self._log_counts.count(partition, end, leader, bytes_per_record)
 

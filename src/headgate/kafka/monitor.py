@@ -3,28 +3,52 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from prometheus_client import Gauge
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from headgate.config.clients import kafka_python_settings
 from headgate.config.pipeline import Pipeline
 from headgate.errors import KafkaUnavailable
 from headgate.kafka.channel import Outbox, Tail, Topics
+from headgate.kafka.log_ends import LogEnds
 from headgate.kafka.measurements import ANSWER_S, LogDirSource, OffsetSource, Source
 from headgate.kafka.offsets import partitions_where
-from headgate.kafka.rates import BoxMean, Ewma, Rate, Smoothing, WriteRates
+from headgate.kafka.rates import Rate, WriteRates
 from headgate.kafka.record_sizes import CycleSizes, NewestRecords, RecordSizes, offset_of_newest
+from headgate.kafka.smoothing import BoxMean, Ewma, Smoothing
 from headgate.model import TopicPartition
 from headgate.model.messages import Measurement, PartitionRate
 
 log = logging.getLogger(__name__)
 
-WRITE_RATE = Gauge(
+
+class _WriteRateGauge(Gauge):
+    """Written out when somebody looks: setting thousands of values at every poll takes longer than measuring them."""
+
+    _shown: ClassVar[dict[int, Mapping[TopicPartition, Rate]]] = {}
+    """What each monitor of this process published last."""
+
+    def show(self, monitor: int, rates: Mapping[TopicPartition, Rate]) -> None:
+        self._shown[monitor] = rates
+
+    def hide(self, monitor: int) -> None:
+        self._shown.pop(monitor, None)
+
+    def collect(self) -> Iterable[Metric]:
+        (described,) = self.describe()
+        family = GaugeMetricFamily(described.name, described.documentation, labels=["topic", "partition"])
+        rates = {p: rate.bytes_per_s for shown in list(self._shown.values()) for p, rate in shown.items()}
+        for partition, bytes_per_s in rates.items():
+            family.add_metric([partition.topic, str(partition.partition)], bytes_per_s)
+        return [family]
+
+
+WRITE_RATE = _WriteRateGauge(
     "headgate_partition_write_bytes_per_second",
     "Payload bytes (key and value) written to a partition per second, as last published",
     ["topic", "partition"],
@@ -71,7 +95,6 @@ class Monitor:
         self._absent: dict[TopicPartition, int] = {}
         """Partitions being watched, and for how many discoveries in a row each was missing."""
         self._discovered_s: float | None = None
-        self._shown: set[TopicPartition] = set()
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop`. ConfigError at the start if the source cannot measure these topics."""
@@ -112,7 +135,7 @@ class Monitor:
         )
         self._outbox.send(self._topics.measurements, measurement, partition=0)
         self._outbox.flush(ANSWER_S)
-        self._show(rates)
+        WRITE_RATE.show(id(self), rates)
         MEASURED.set(measurement.at_ms / 1000)
         return measurement
 
@@ -126,16 +149,8 @@ class Monitor:
         self._absent, self._discovered_s = absent, self._clock()
         return watched
 
-    def _show(self, rates: Mapping[TopicPartition, Rate]) -> None:
-        for partition, rate in rates.items():
-            WRITE_RATE.labels(partition.topic, str(partition.partition)).set(rate.bytes_per_s)
-        for partition in self._shown - rates.keys():
-            with suppress(KeyError):  # another pipeline in this process shows the same partition
-                WRITE_RATE.remove(partition.topic, str(partition.partition))
-        self._shown = set(rates)
-
     def close(self) -> None:
-        self._show({})
+        WRITE_RATE.hide(id(self))
         self._source.close()
 
 
@@ -165,10 +180,8 @@ def build_monitor(pipeline: Pipeline, settings: Mapping[str, Any]) -> Monitor:
     if chosen.source == "log_dirs":
         source = LogDirSource(admin, kafka_python_settings(pipeline), sizes)
     else:
-        source = OffsetSource(admin, sizes)
-    smoothing: Callable[[], Smoothing] = (
-        (lambda: Ewma(chosen.ewma_half_life_s)) if chosen.smoothing == "ewma" else (lambda: BoxMean(chosen.window_s))
-    )
+        source = OffsetSource(LogEnds(settings, admin), sizes)
+    smoothing: Smoothing = Ewma(chosen.ewma_half_life_s) if chosen.smoothing == "ewma" else BoxMean(chosen.window_s)
     # A measurement that could not be delivered soon is stale (L-36): let it die instead of arriving after newer ones.
     outbox = Outbox({**settings, "message.timeout.ms": str(int(ANSWER_S * 1000))}, "the monitor")
     return Monitor(

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 _NO_ID = str(Uuid(0, 0))
 """What brokers answer that give topics no ids."""
+
+_IN_ONE_REQUEST = 250
 
 
 def partitions_where(
@@ -65,12 +67,16 @@ def beginning_offsets(
 def _offsets(
     admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec, read_committed: bool, deadline_s: float
 ) -> dict[TopicPartition, int]:
-    request = {KafkaTopicPartition(p.topic, p.partition): spec for p in partitions}
-    if not request:
+    wanted = sorted(set(partitions))
+    if not wanted:
         return {}
     level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
+    answers: dict[KafkaTopicPartition, Any] = {}
+    for some in in_requests(wanted):
+        request = {KafkaTopicPartition(p.topic, p.partition): spec for p in some}
+        answers |= admin.list_offsets(request, isolation_level=level, request_timeout=deadline_s)
     found = {}
-    for asked, future in admin.list_offsets(request, isolation_level=level, request_timeout=deadline_s).items():
+    for asked, future in answers.items():
         try:
             offset = future.result(deadline_s + 5).offset
         except KafkaException as error:
@@ -78,11 +84,17 @@ def _offsets(
             continue
         if offset >= 0:  # a client that loses its broker while it waits may answer with a number below zero
             found[TopicPartition(asked.topic, asked.partition)] = offset
-    if len(found) < len(request):
+    if len(found) < len(wanted):
         _look_again(admin, deadline_s)
     if not found:
-        raise KafkaUnavailable(f"the brokers gave no offsets for {len(request)} partitions within {deadline_s:g} s")
+        raise KafkaUnavailable(f"the brokers gave no offsets for {len(wanted)} partitions within {deadline_s:g} s")
     return found
+
+
+def in_requests(partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
+    """As many at a time as librdkafka deals with well: it looks for each one in a list of all of them, twice."""
+    for first in range(0, len(partitions), _IN_ONE_REQUEST):
+        yield partitions[first : first + _IN_ONE_REQUEST]
 
 
 def _look_again(admin: AdminClient, deadline_s: float) -> None:

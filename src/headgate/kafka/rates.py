@@ -1,18 +1,20 @@
-"""From counters sampled over time to write rates: windows, smoothing, and when thin evidence may be believed.
+"""From counters sampled over time to write rates, and when thin evidence may be believed.
 
 Pure: no clock, no Kafka. Time comes in with each sample.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.kafka.smoothing import Array, Smoothing, arranged
 from headgate.model import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(NamedTuple):
     """How much one partition had been written when it was sampled; only differences within one life mean anything."""
 
     payload_bytes: float
@@ -29,8 +31,7 @@ class Sample:
     counters: Mapping[TopicPartition, Counter]
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(NamedTuple):
     bytes_per_s: float
     records_per_s: float
     end_offset: int
@@ -38,92 +39,8 @@ class Rate:
     """How much history the rate rests on; 0 after a single sample."""
 
 
-class Smoothing(Protocol):
-    """One counter's rate. A fresh one is made for every counter and every life."""
-
-    def add(self, at_s: float, total: float) -> None: ...
-
-    @property
-    def per_s(self) -> float:
-        """0 until two samples were added."""
-
-    @property
-    def span_s(self) -> float: ...
-
-
-class BoxMean:
-    """Difference between the newest and the oldest sample kept, over the time between them (L-7).
-
-    Samples older than the window are evicted before computing (A-8). Two always stay: after an outage longer than the
-    window, the mean over the outage is still true, where a lone sample would read as "nothing was written".
-    """
-
-    def __init__(self, window_s: float) -> None:
-        self._window_s = window_s
-        self._samples: deque[tuple[float, float]] = deque()
-
-    def add(self, at_s: float, total: float) -> None:
-        self._samples.append((at_s, total))
-        while len(self._samples) > 2 and self._samples[0][0] < at_s - self._window_s:
-            self._samples.popleft()
-
-    @property
-    def per_s(self) -> float:
-        if self.span_s <= 0:
-            return 0.0
-        return (self._samples[-1][1] - self._samples[0][1]) / self.span_s
-
-    @property
-    def span_s(self) -> float:
-        return self._samples[-1][0] - self._samples[0][0] if self._samples else 0.0
-
-
-class Ewma:
-    """Exponentially weighted mean of the rate between successive samples (L-11).
-
-    Weights halve every `half_life_s` of age, whatever the spacing of the samples. Dividing by the weight gathered so
-    far makes it right from the second sample on, where the usual form would climb slowly from zero.
-    """
-
-    def __init__(self, half_life_s: float) -> None:
-        self._half_life_s = half_life_s
-        self._first_s: float | None = None
-        self._last: tuple[float, float] = (0.0, 0.0)
-        self._weighted = 0.0
-        self._weight = 0.0
-
-    def add(self, at_s: float, total: float) -> None:
-        if self._first_s is None:
-            self._first_s = at_s
-            self._last = (at_s, total)
-            return
-        elapsed_s = at_s - self._last[0]
-        if elapsed_s <= 0:
-            return
-        kept = 0.5 ** (elapsed_s / self._half_life_s)
-        self._weighted = kept * self._weighted + (1 - kept) * (total - self._last[1]) / elapsed_s
-        self._weight = kept * self._weight + (1 - kept)
-        self._last = (at_s, total)
-
-    @property
-    def per_s(self) -> float:
-        return self._weighted / self._weight if self._weight > 0 else 0.0
-
-    @property
-    def span_s(self) -> float:
-        return self._last[0] - self._first_s if self._first_s is not None else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Track:
-    """One life of one partition's counter."""
-
-    life: int
-    since_s: float
-    bytes: Smoothing
-    records: Smoothing
-    held: Rate | None
-    """The last rate that could be trusted before this life began."""
+_ABSENT = (np.nan, np.nan, np.nan)
+"""In place of a counter."""
 
 
 class WriteRates:
@@ -135,51 +52,70 @@ class WriteRates:
     change, restart of the monitor). So thin evidence can raise a rate, which lets the controller react early to
     overload, and can never lower one, which would remove consumers on a guess. From `min_span_s` on the smoothed
     rate stands alone.
+
+    All partitions are computed at once; `WriteRatesReference` does the same for one after the other.
     """
 
     def __init__(
-        self,
-        smoothing: Callable[[], Smoothing],
-        min_span_s: float,
-        held: Mapping[TopicPartition, Rate] | None = None,
+        self, smoothing: Smoothing, min_span_s: float, held: Mapping[TopicPartition, Rate] | None = None
     ) -> None:
         self._smoothing = smoothing
         self._min_span_s = min_span_s
         self._reported: dict[TopicPartition, Rate] = {}
-        self._tracks: dict[TopicPartition, _Track] = {}
-        self._held = dict(held or {})
+        self._earlier = dict(held or {})
+        """What an earlier monitor reported of partitions that this one has not sampled yet."""
+        self._partitions: list[TopicPartition] = []
+        self._life, self._since_s = np.empty(0), np.empty(0)
+        """Of each partition; NaN before its first sample."""
+        self._held = np.empty((2, 0))
+        """Bytes and records per second of the last rate that could be trusted before this life began; NaN if none."""
 
     def update(self, sample: Sample, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Rate]:
         """Rates of `partitions`; one that is missing from the sample (no leader just now) keeps its last rate."""
-        rates = {}
-        for partition in sorted(partitions):
-            counter = sample.counters.get(partition)
-            rate = self._last_known(partition) if counter is None else self._advance(partition, sample.at_s, counter)
-            if rate is not None:
-                rates[partition] = rate
-        self._tracks = {p: track for p, track in self._tracks.items() if p in rates}
+        self._arrange(sorted(partitions))
+        if not self._partitions:
+            self._reported = {}
+            return {}
+        counters = [sample.counters.get(p) for p in self._partitions]
+        payload, ends, life = np.array([c or _ABSENT for c in counters], dtype=np.float64).T
+        here = ~np.isnan(payload)
+        self._begin(here & (life != self._life), life, sample.at_s)
+        self._smoothing.add(sample.at_s, np.stack((payload, ends)))
+        is_young = here & (sample.at_s - self._since_s < self._min_span_s)
+        per_s, span_s = self._smoothing.per_s, self._smoothing.span_s
+        per_s = np.where(is_young, np.fmax(per_s, self._held), per_s)
+        known = zip(self._partitions, counters, *per_s.tolist(), span_s.tolist(), strict=True)
+        rates: dict[TopicPartition, Rate] = {}
+        for partition, counter, bytes_per_s, records_per_s, span in known:
+            if counter is not None:
+                rates[partition] = Rate(bytes_per_s, records_per_s, counter.end_offset, span)
+            elif last := self._reported.get(partition) or self._earlier.get(partition):
+                rates[partition] = last
         self._reported = rates
         return dict(rates)
 
-    def _last_known(self, partition: TopicPartition) -> Rate | None:
-        return self._reported.get(partition) or self._held.get(partition)
+    def _arrange(self, partitions: list[TopicPartition]) -> None:
+        """Makes room for partitions that came, and forgets those that went."""
+        if partitions == self._partitions:
+            return
+        place = {p: n for n, p in enumerate(self._partitions)}
+        places = np.array([place.get(p, -1) for p in partitions], dtype=np.int64)
+        self._smoothing.arrange(places)
+        self._life, self._since_s, self._held = (
+            arranged(values, places, np.nan) for values in (self._life, self._since_s, self._held)
+        )
+        self._partitions = partitions
 
-    def _advance(self, partition: TopicPartition, at_s: float, counter: Counter) -> Rate:
-        track = self._tracks.get(partition)
-        if track is None or track.life != counter.life:
-            held = self._held.pop(partition, None) if track is None else self._trusted(partition, track, at_s)
-            track = _Track(counter.life, at_s, self._smoothing(), self._smoothing(), held)
-            self._tracks[partition] = track
-        track.bytes.add(at_s, counter.payload_bytes)
-        track.records.add(at_s, float(counter.end_offset))
-        bytes_per_s, records_per_s = track.bytes.per_s, track.records.per_s
-        if track.held is not None and at_s - track.since_s < self._min_span_s:
-            bytes_per_s = max(bytes_per_s, track.held.bytes_per_s)
-            records_per_s = max(records_per_s, track.held.records_per_s)
-        return Rate(bytes_per_s, records_per_s, counter.end_offset, track.bytes.span_s)
-
-    def _trusted(self, partition: TopicPartition, track: _Track, at_s: float) -> Rate | None:
-        """What to hold when a window begins again; noise of a short window must not be carried on and on."""
-        if at_s - track.since_s >= self._min_span_s and partition in self._reported:
-            return self._reported[partition]
-        return track.held
+    def _begin(self, begins: NDArray[np.bool_], life: Array, at_s: float) -> None:
+        """A new life for these. What to hold meanwhile: noise of a short window must not be carried on and on."""
+        for n in np.flatnonzero(begins).tolist():
+            partition = self._partitions[n]
+            rate = None
+            if np.isnan(self._life[n]):
+                rate = self._earlier.pop(partition, None)
+            elif at_s - self._since_s[n] >= self._min_span_s:
+                rate = self._reported.get(partition)
+            if rate is not None:
+                self._held[:, n] = rate.bytes_per_s, rate.records_per_s
+        self._smoothing.forget(begins)
+        self._life[begins], self._since_s[begins] = life[begins], at_s

@@ -5,8 +5,10 @@ the newest few records of the partition are read here, with one Kafka consumer f
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
+from heapq import nsmallest
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
@@ -25,6 +27,12 @@ NEWEST_WEIGHT = 0.3
 """Share of the newest measurement in the running mean: a handful of cycles follow a change, one odd cycle does not."""
 
 
+AT_ONCE = 200
+"""Partitions weighed at one look, if more are due."""
+PAUSE_S = 20.0
+"""Between such looks: the next measurement waits for each."""
+
+
 class SizeEstimates:
     """The running mean per partition, the topic's mean where a partition has none, and what to measure next.
 
@@ -34,8 +42,12 @@ class SizeEstimates:
     def __init__(self, refresh_s: float = 60.0) -> None:
         self._refresh_s = refresh_s
         self._sizes: dict[str, dict[int, float]] = {}
+        self._means: dict[str, float] = {}
+        """Of the topics in `_sizes`, as far as they were asked for."""
         self._looked: dict[TopicPartition, tuple[float, int]] = {}
         """When a partition's size was last learned or looked for, and where the partition ended then."""
+        self._next_s = -math.inf
+        """When to look again, if too many are due for one look."""
 
     def bytes_per_record(self, partition: TopicPartition) -> float | None:
         """None while nothing at all is known about the topic."""
@@ -43,27 +55,49 @@ class SizeEstimates:
         if not known:
             return None
         own = known.get(partition.partition)
-        return own if own is not None else sum(known.values()) / len(known)
+        if own is not None:
+            return own
+        if partition.topic not in self._means:
+            self._means[partition.topic] = sum(known.values()) / len(known)
+        return self._means[partition.topic]
 
     def learn(self, partition: TopicPartition, bytes_per_record: float) -> None:
         known = self._sizes.setdefault(partition.topic, {})
         before = known.get(partition.partition, bytes_per_record)
         known[partition.partition] = before + NEWEST_WEIGHT * (bytes_per_record - before)
+        self._means.pop(partition.topic, None)
 
     def looked(self, partition: TopicPartition, now_s: float, end_offset: int) -> None:
         self._looked[partition] = (now_s, end_offset)
 
     def due(self, ends: Mapping[TopicPartition, int], now_s: float) -> dict[TopicPartition, int]:
-        """Partitions with new records whose size is unknown, or was not looked at for `refresh_s`."""
-        return {partition: end for partition, end in ends.items() if self._is_due(partition, end, now_s)}
+        """Partitions with new records whose size is unknown, or was not looked at for `refresh_s`.
+
+        Of very many only some, those that tell most; the others' turn comes, and until then their topic's mean stands
+        in for them.
+        """
+        due = {partition: end for partition, end in ends.items() if self._is_due(partition, end, now_s)}
+        if len(due) <= AT_ONCE:
+            return due
+        if any(p.topic not in self._sizes for p in due):
+            self._next_s = now_s
+        if now_s < self._next_s:
+            return {}
+        self._next_s = now_s + PAUSE_S
+        return {p: due[p] for p in nsmallest(AT_ONCE, due, key=self._urgency)}
+
+    def _urgency(self, partition: TopicPartition) -> tuple[bool, float, int]:
+        """Of topics that nothing is known of one partition each comes before the second of any."""
+        looked_s, _ = self._looked.get(partition, (-math.inf, 0))
+        return partition.topic in self._sizes, looked_s, partition.partition
 
     def _is_due(self, partition: TopicPartition, end: int, now_s: float) -> bool:
-        if partition not in self._looked:
+        looked = self._looked.get(partition)
+        if looked is None:
             return end > 0
-        looked_s, looked_end = self._looked[partition]
-        if end == looked_end:  # nothing new to weigh
+        if end == looked[1]:  # nothing new to weigh
             return False
-        return self.bytes_per_record(partition) is None or now_s - looked_s >= self._refresh_s
+        return now_s - looked[0] >= self._refresh_s or self.bytes_per_record(partition) is None
 
 
 def offset_of_newest(admin: AdminClient, partition: TopicPartition, newest: int, deadline_s: float = 15) -> int:

@@ -1,6 +1,7 @@
 """What the parts of a pipeline say to each other over Kafka. One writer each; encoding is `kafka.codec`'s business."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from headgate.model.partition import TopicPartition
 
@@ -140,8 +141,9 @@ class ControllerState:
     """t_r: how long moves lately kept a partition from being read (E-29); 0 before the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRate:
+class PartitionRate(NamedTuple):
+    """A tuple, because a measurement has one for every partition, every second."""
+
     topic: str
     partition: int
     bytes_per_s: float

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from headgate.model.assignment import Assignment
 from headgate.model.partition import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionLoad:
+class PartitionLoad(NamedTuple):
+    """A tuple, because there is one for every partition in every observation."""
+
     bytes_per_s: float
     """Write rate in payload bytes (key and value), the unit of every capacity (L-4)."""
     records_per_s: float = 0.0

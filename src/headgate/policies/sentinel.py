@@ -4,6 +4,7 @@ while in case fewer consumers would do; what to act with is the packer's answer.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import heapreplace
 from typing import Literal, get_args
 
 from headgate.model import Alert, Alternative, Assignment, Decision, Observation, Plan, TopicPartition
@@ -243,8 +244,10 @@ def fold(
         smallest = min(held, key=lambda c: (load[c], c in current.owners, -c))
         given = held.pop(smallest)
         del load[smallest]
+        by_load = sorted((load[c], c) for c in held)
         for partition in descending(given, rates):
-            target = min(held, key=lambda c: (load[c], c))
+            _, target = by_load[0]
             held[target].add(partition)
             load[target] += rates[partition] / capacity[target]
+            heapreplace(by_load, (load[target], target))
     return Assignment({c: frozenset(partitions) for c, partitions in held.items()})
