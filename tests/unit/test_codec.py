@@ -1,5 +1,6 @@
 import json
 import typing
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def _strategy(hint: Any) -> Any:
         return st.floats(allow_nan=False)
     if hint in (str, bool, bytes):
         return {str: st.text(st.characters(codec="utf-8")), bool: st.booleans(), bytes: st.binary()}[hint]
-    if typing.get_origin(hint) is tuple:
+    if typing.get_origin(hint) in (tuple, Sequence):
         return st.lists(_strategy(typing.get_args(hint)[0]), max_size=3).map(tuple)
     if typing.get_origin(hint) is dict:
         return st.dictionaries(st.text(st.characters(codec="utf-8")), _strategy(typing.get_args(hint)[1]), max_size=3)

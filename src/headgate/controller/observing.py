@@ -5,9 +5,15 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import NDArray
 
 from headgate.controller.ports import Channel, Clock
 from headgate.model import Abilities, Assignment, ConsumerLoad, Observation, PartitionLoad, TopicPartition
+from headgate.model.columns import ByPartition, Rows
 from headgate.model.messages import ConsumerCapacity, ConsumerState, DecisionRecord, Measurement
 
 log = logging.getLogger(__name__)
@@ -23,6 +29,16 @@ _APPLIED = "applied"
 Slots = Mapping[TopicPartition, tuple[int, ...]]
 
 
+def partitions_of(measurement: Measurement) -> tuple[TopicPartition, ...]:
+    """In the order of its rates; the same tuple as long as the partitions are the same."""
+    return _partitions(*(tuple(measurement.columns.column(name)) for name in ("topic", "partition")))
+
+
+@lru_cache(maxsize=2)
+def _partitions(topics: tuple[str, ...], numbers: tuple[int, ...]) -> tuple[TopicPartition, ...]:
+    return tuple(map(TopicPartition, topics, numbers))
+
+
 class ArrivalSlots:
     """Records per slot and partition, from the end offsets of successive measurements.
 
@@ -34,35 +50,44 @@ class ArrivalSlots:
         if not slot_s > 0:
             raise ValueError(f"slot_s must be above 0, not {slot_s:g}")
         self.slot_s = slot_s
-        self._ends: dict[TopicPartition, int] = {}
+        self._partitions: tuple[TopicPartition, ...] = ()
+        """Of the newest measurement. What is counted comes in their order."""
+        self._ends = np.empty(0, np.int64)
         self._at_s: float | None = None
-        self._slots: deque[dict[TopicPartition, int]] = deque(maxlen=_SLOTS_KEPT)
+        self._slots: deque[NDArray[np.int64]] = deque(maxlen=_SLOTS_KEPT)
 
     def add(self, measurement: Measurement) -> None:
         at_s = measurement.at_ms / 1000
-        ends = {TopicPartition(r.topic, r.partition): r.end_offset for r in measurement.rates}
+        ends = np.array(measurement.columns.column("end_offset"), np.int64)
+        self._arrange(partitions_of(measurement), ends)
         passed = 0 if self._at_s is None else max(1, round((at_s - self._at_s) / self.slot_s))
         if passed > _SLOTS_KEPT:  # too long ago to say when within it anything came
             self._slots.clear()
             passed = 0
-        came = {p: max(0, end - self._ends.get(p, end)) for p, end in ends.items()}
-        if passed == 1:
-            self._slots.append(came)
-        else:
-            for n in range(passed):
-                self._slots.append({p: count // passed + (n < count % passed) for p, count in came.items()})
+        came = np.maximum(0, ends - self._ends)
+        self._slots.extend(came // passed + (n < came % passed) for n in range(passed))
         self._ends, self._at_s = ends, at_s
+
+    def _arrange(self, partitions: tuple[TopicPartition, ...], ends: NDArray[np.int64]) -> None:
+        """Makes room for partitions that came, which count from these ends on, and forgets those that went."""
+        if partitions == self._partitions:
+            return
+        place = {p: n for n, p in enumerate(self._partitions)}
+        places = np.array([place.get(p, -1) for p in partitions], np.int64)
+        is_new = places < 0
+
+        def arranged(values: NDArray[np.int64], of_new: NDArray[np.int64]) -> NDArray[np.int64]:
+            return np.where(is_new, of_new, np.append(values, 0)[places])
+
+        self._ends = arranged(self._ends, ends)
+        self._slots = deque((arranged(slot, np.zeros_like(ends)) for slot in self._slots), _SLOTS_KEPT)
+        self._partitions = partitions
 
     def take(self) -> Slots:
         """Everything since the last call, for the partitions of the newest measurement."""
-        taken: dict[TopicPartition, tuple[int, ...]]
-        if len(self._slots) == 1:
-            (slot,) = self._slots
-            taken = {p: (slot.get(p, 0),) for p in self._ends}
-        else:
-            taken = {p: tuple(slot.get(p, 0) for slot in self._slots) for p in self._ends}
+        slots = [slot.tolist() for slot in self._slots]
         self._slots.clear()
-        return taken
+        return dict(zip(self._partitions, zip(*slots, strict=True) if slots else repeat(()), strict=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +133,7 @@ class Measurements:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        rates = self.newest.rates if self.newest else ()
-        return frozenset(TopicPartition(rate.topic, rate.partition) for rate in rates)
+        return frozenset(partitions_of(self.newest) if self.newest else ())
 
     def refresh(self) -> bool:
         """Whether there is a newer one now."""
@@ -154,18 +178,17 @@ def observe(
     abilities: Abilities = AS_CONFIGURED,
 ) -> Observation:
     """Rates are what consumers pay: a topic that feeds two tables is read twice."""
-    landed: dict[TopicPartition, int] = {}
-    for (_table, partition), following in ledger.items():
-        if following < landed.get(partition, math.inf):
-            landed[partition] = following
-    tables = {topic: tables_of(topic) for topic in {rate.topic for rate in measurement.rates}}
-    partitions = {}
-    for topic, number, bytes_per_s, records_per_s, end, _span_s in measurement.rates:
-        partition = TopicPartition(topic, number)
-        # A partition no ledger knows yet has an unknown, not an infinite lag.
-        lag = max(0, end - landed.get(partition, end))
-        arrivals = recent.slots.get(partition, ())
-        partitions[partition] = PartitionLoad(bytes_per_s * tables[topic], records_per_s, lag, end, arrivals)
+    names = partitions_of(measurement)
+    topics, _, rates, records, ends, _ = measurement.columns.columns
+    tables = {topic: tables_of(topic) for topic in set(topics)}
+    loads = (
+        [rate * tables[topic] for topic, rate in zip(topics, rates, strict=True)],
+        records,
+        _lags(names, ends, ledger),
+        ends,
+        list(map(recent.slots.get, names, repeat(()))),
+    )
+    partitions = ByPartition(names, Rows(PartitionLoad, loads))
     return Observation(
         now_s,
         measurement.at_ms / 1000,
@@ -178,6 +201,20 @@ def observe(
         recent.start_s,
         abilities,
     )
+
+
+def _lags(
+    partitions: Sequence[TopicPartition], ends: Sequence[int], ledger: Mapping[tuple[str, TopicPartition], int]
+) -> Sequence[int]:
+    """Behind the end for the table that is furthest behind.
+
+    A partition no ledger knows yet has an unknown, not an infinite lag.
+    """
+    landed: dict[TopicPartition, int] = {}
+    for (_table, partition), following in ledger.items():
+        if following < landed.get(partition, math.inf):
+            landed[partition] = following
+    return [max(0, end - landed.get(p, end)) for p, end in zip(partitions, ends, strict=True)]
 
 
 def _with_records(

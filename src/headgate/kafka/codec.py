@@ -11,7 +11,7 @@ import io
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from operator import attrgetter, itemgetter
@@ -21,6 +21,7 @@ import fastavro
 
 from headgate.errors import HeadgateError
 from headgate.model import Announcement, messages
+from headgate.model.columns import Rows
 
 VERSION = 3
 """Of all messages together; 1 did not say so. Goes up by one with a release that changes any (kafka/messages.json)."""
@@ -76,14 +77,13 @@ def _is_record(hint: Any) -> bool:
 
 
 def _row(hint: Any) -> Any:
-    """The named tuple of `tuple[that, ...]`, None for any other type.
+    """The named tuple of `tuple[that, ...]` or `Sequence[that]`, None for any other type.
 
     Of these a message may have thousands. They are written by columns: a list per field instead of a record per row
-    takes a third of the time.
+    takes a third of the time. A sequence stays in columns when it is read.
     """
-    arguments = typing.get_args(hint)
-    is_many = typing.get_origin(hint) is tuple and len(arguments) == 2 and hasattr(arguments[0], "_fields")
-    return arguments[0] if is_many else None
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    return arguments[0] if origin in (tuple, Sequence) and hasattr(arguments[0], "_fields") else None
 
 
 def _avro_type(hint: Any, named: set[str]) -> Any:
@@ -139,8 +139,7 @@ def _flattener(hint: Any) -> Converter | None:
         return flatten
     if (row := _row(hint)) is not None:
         columns: tuple[str, ...] = row._fields
-        empty: dict[str, Any] = dict.fromkeys(columns, ())
-        return lambda rows: dict(zip(columns, zip(*rows, strict=True), strict=True)) if rows else empty
+        return lambda rows: dict(zip(columns, Rows.of(row, rows).columns, strict=True))
     return _within(hint, _flattener)
 
 
@@ -162,6 +161,8 @@ def _builder(hint: Any) -> Converter | None:
 
         return build
     if (row := _row(hint)) is not None:
+        if typing.get_origin(hint) is Sequence:
+            return lambda columns: Rows(row, tuple(columns.values()))
         return lambda columns: tuple(map(row._make, zip(*columns.values(), strict=True)))
     return _within(hint, _builder)
 

@@ -1,8 +1,10 @@
 """What the parts of a pipeline say to each other over Kafka. One writer each; encoding is `kafka.codec`'s business."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headgate.model.columns import Rows
 from headgate.model.partition import TopicPartition
 
 
@@ -160,7 +162,12 @@ class Measurement:
     at_ms: int
     window_s: float
     source: str
-    rates: tuple[PartitionRate, ...]
+    rates: Sequence[PartitionRate]
+    """In columns where they come from a topic."""
+
+    @property
+    def columns(self) -> Rows[PartitionRate]:
+        return Rows.of(PartitionRate, self.rates)
 
 
 OUT_OF_ORDER_MS = 10_000

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headgate.model.assignment import Assignment
+from headgate.model.columns import ByPartition
 from headgate.model.partition import TopicPartition
 
 
@@ -88,4 +89,4 @@ class Observation:
         return self.at_s - self.measured_at_s
 
     def rates(self) -> dict[TopicPartition, float]:
-        return {partition: load.bytes_per_s for partition, load in self.partitions.items()}
+        return ByPartition.of(PartitionLoad, self.partitions).column("bytes_per_s")

@@ -5,6 +5,7 @@ while in case fewer consumers would do; what to act with is the packer's answer.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from heapq import heapreplace
+from itertools import repeat
 from typing import Literal, get_args
 
 from headgate.model import Alert, Alternative, Assignment, Decision, Observation, Plan, TopicPartition
@@ -46,13 +47,13 @@ class _Seen:
 
     @classmethod
     def of(cls, seen: Observation, configured_bytes_per_s: float) -> "_Seen":
-        rates = usable(seen.rates())
-        current = Assignment({c: seen.assignment[c] for c in seen.assignment if seen.assignment[c]})
-        known, able = frozenset(rates), seen.abilities
+        rates, current = usable(seen.rates()), seen.assignment
+        if not all(current.owners.values()):
+            current = Assignment({c: current[c] for c in current if current[c]})
+        known, owned, able = frozenset(rates), current.partitions, seen.abilities
         share = {c: able.share(c, configured_bytes_per_s) for c in {*current, *able.speed}}
         new_share = able.share(None, configured_bytes_per_s)
-        unassigned, vanished = known - current.partitions, current.partitions - known
-        return cls(rates, current, _loads(current, rates), share, new_share, unassigned, vanished)
+        return cls(rates, current, _loads(current, rates), share, new_share, known - owned, owned - known)
 
     def capacity(self, configured_bytes_per_s: float) -> Capacity:
         """Per consumer; those that are like a new one need no mention."""
@@ -66,7 +67,7 @@ class _Seen:
 
 
 def _loads(assignment: Assignment, rates: Mapping[TopicPartition, float]) -> dict[int, float]:
-    return {c: sum(rates.get(p, 0.0) for p in assignment[c]) for c in assignment}
+    return {c: sum(map(rates.get, assignment[c], repeat(0.0))) for c in assignment}
 
 
 class Sentinel:
@@ -150,14 +151,14 @@ class Sentinel:
 
     def _oversize(self, view: _Seen) -> tuple[Alert, ...]:
         most = view.capacity(self._consumer_capacity).default_bytes_per_s
+        oversize = [p for p, rate in view.rates.items() if rate > most]
         return tuple(
             Alert(
                 f"oversize {p}",
                 f"{p} is written at {_rate(view.rates[p])}, faster than the {_rate(most)} of one "
                 "consumer: its lag will grow whatever the packing; spread its keys over more partitions",
             )
-            for p in descending(view.rates, view.rates)
-            if view.rates[p] > most
+            for p in descending(oversize, view.rates)
         )
 
     def _answer(
