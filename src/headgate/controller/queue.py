@@ -14,9 +14,9 @@ from headgate.controller.virtual_channel import MemoryChannel
 from headgate.controller.virtual_clock import VirtualClock
 from headgate.controller.virtual_consumer import SimulatedConsumer
 from headgate.controller.virtual_fleet import MemoryFleet
-from headgate.kafka.rates import Counter, Sample, WriteRates
+from headgate.kafka.rates import Counter, Sample, WriteRates, published
 from headgate.model import TopicPartition
-from headgate.model.messages import Measurement, PartitionRate
+from headgate.model.messages import Measurement
 
 
 class Queue(Protocol):
@@ -43,11 +43,7 @@ class QueueMonitor:
     def measure(self, at_s: float) -> Measurement:
         counters = self._queue.written()
         rates = self._rates.update(Sample(at_s, counters), counters)
-        listed = tuple(
-            PartitionRate(p.topic, p.partition, r.bytes_per_s, r.records_per_s, r.end_offset, r.span_s)
-            for p, r in rates.items()
-        )
-        return Measurement(round(1000 * at_s), self._window_s, self._name, listed)
+        return Measurement(round(1000 * at_s), self._window_s, self._name, published(rates))
 
 
 class MemoryQueue:

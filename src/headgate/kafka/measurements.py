@@ -21,6 +21,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.kafka.channel import topic_settings
 from headgate.kafka.log_ends import LogEnds
+from headgate.kafka.offset_counts import ManyOffsetCounts
 from headgate.kafka.offsets import beginning_offsets, end_offsets
 from headgate.kafka.rates import Counter, Sample
 from headgate.kafka.record_sizes import RecordSizes
@@ -57,7 +58,7 @@ class _Counted:
 
 
 class OffsetCounts:
-    """Payload bytes from end offsets (L-10). Pure.
+    """Payload bytes from the end offsets of one partition after the other (L-10). Pure.
 
     Bytes are added up step by step with the record size known at each step; multiplying the offset itself would turn
     every small correction of that size into a huge jump. Records whose size is not known yet are counted once it is.
@@ -88,7 +89,7 @@ class OffsetSource:
 
     def __init__(self, ends: LogEnds, sizes: RecordSizes, clock: Callable[[], float] = time.monotonic) -> None:
         self._ends, self._sizes, self._clock = ends, sizes, clock
-        self._counts = OffsetCounts()
+        self._counts = ManyOffsetCounts()
 
     def watch(self, partitions: frozenset[TopicPartition]) -> None:
         self._ends.watch(partitions)
@@ -98,7 +99,7 @@ class OffsetSource:
         ends = self._ends.ask(ANSWER_S)
         at_s = (asked_s + self._clock()) / 2
         self._sizes.refresh(ends)
-        return Sample(at_s, {p: self._counts.count(p, end, self._sizes.bytes_per_record(p)) for p, end in ends.items()})
+        return Sample(at_s, self._counts.count(ends, [self._sizes.bytes_per_record(p) for p in ends]))
 
     def close(self) -> None:
         self._ends.close()

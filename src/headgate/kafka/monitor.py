@@ -18,11 +18,11 @@ from headgate.kafka.channel import Outbox, Tail, Topics
 from headgate.kafka.log_ends import LogEnds
 from headgate.kafka.measurements import ANSWER_S, LogDirSource, OffsetSource, Source
 from headgate.kafka.offsets import partitions_where
-from headgate.kafka.rates import Rate, WriteRates
+from headgate.kafka.rates import Rate, WriteRates, published
 from headgate.kafka.record_sizes import CycleSizes, NewestRecords, RecordSizes, offset_of_newest
 from headgate.kafka.smoothing import BoxMean, Ewma, Smoothing
 from headgate.model import TopicPartition
-from headgate.model.messages import Measurement, PartitionRate
+from headgate.model.messages import Measurement
 
 log = logging.getLogger(__name__)
 
@@ -128,10 +128,7 @@ class Monitor:
             at_ms=round((self._wall_clock() - age_s) * 1000),
             window_s=self._window_s,
             source=self._source.name,
-            rates=tuple(
-                PartitionRate(p.topic, p.partition, r.bytes_per_s, r.records_per_s, r.end_offset, r.span_s)
-                for p, r in rates.items()
-            ),
+            rates=published(rates),
         )
         self._outbox.send(self._topics.measurements, measurement, partition=0)
         self._outbox.flush(ANSWER_S)
@@ -144,6 +141,7 @@ class Monitor:
         present = partitions_where(self._admin, self._wanted, ANSWER_S)
         missing = {p: times + 1 for p, times in self._absent.items() if p not in present}
         absent = dict.fromkeys(present, 0) | {p: n for p, n in missing.items() if n < ABSENT_DISCOVERIES}
+        absent = dict(sorted(absent.items()))  # once here, instead of for every measurement
         watched = frozenset(absent)
         self._source.watch(watched)
         self._absent, self._discovered_s = absent, self._clock()

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from headgate.kafka.smoothing import Array, Smoothing, arranged
 from headgate.model import TopicPartition
+from headgate.model.columns import ByPartition, Rows
+from headgate.model.messages import PartitionRate
 
 
 class Counter(NamedTuple):
@@ -43,6 +45,18 @@ _ABSENT = (np.nan, np.nan, np.nan)
 """In place of a counter."""
 
 
+def published(rates: ByPartition[Rate]) -> Rows[PartitionRate]:
+    """As a measurement has them."""
+    names = [p.topic for p in rates], [p.partition for p in rates]
+    return Rows(PartitionRate, (*names, *rates.rows.columns))
+
+
+def _whole(values: Array) -> list[int]:
+    """Offsets are below 2**53, so nothing was rounded; what is NaN is nobody's."""
+    found: list[int] = np.nan_to_num(values).astype(np.int64).tolist()
+    return found
+
+
 class WriteRates:
     """The rates of all partitions after each sample, and what to say while there is too little history.
 
@@ -61,40 +75,46 @@ class WriteRates:
     ) -> None:
         self._smoothing = smoothing
         self._min_span_s = min_span_s
-        self._reported: dict[TopicPartition, Rate] = {}
+        self._reported: Mapping[TopicPartition, Rate] = {}
         self._earlier = dict(held or {})
         """What an earlier monitor reported of partitions that this one has not sampled yet."""
-        self._partitions: list[TopicPartition] = []
+        self._partitions: tuple[TopicPartition, ...] = ()
         self._life, self._since_s = np.empty(0), np.empty(0)
         """Of each partition; NaN before its first sample."""
         self._held = np.empty((2, 0))
         """Bytes and records per second of the last rate that could be trusted before this life began; NaN if none."""
 
-    def update(self, sample: Sample, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Rate]:
+    def update(self, sample: Sample, partitions: Iterable[TopicPartition]) -> ByPartition[Rate]:
         """Rates of `partitions`; one that is missing from the sample (no leader just now) keeps its last rate."""
-        self._arrange(sorted(partitions))
-        if not self._partitions:
-            self._reported = {}
-            return {}
-        counters = [sample.counters.get(p) for p in self._partitions]
-        payload, ends, life = np.array([c or _ABSENT for c in counters], dtype=np.float64).T
+        self._arrange(tuple(sorted(partitions)))
+        payload, ends, life = self._columns(ByPartition.of(Counter, sample.counters))
         here = ~np.isnan(payload)
         self._begin(here & (life != self._life), life, sample.at_s)
         self._smoothing.add(sample.at_s, np.stack((payload, ends)))
         is_young = here & (sample.at_s - self._since_s < self._min_span_s)
         per_s, span_s = self._smoothing.per_s, self._smoothing.span_s
         per_s = np.where(is_young, np.fmax(per_s, self._held), per_s)
-        known = zip(self._partitions, counters, *per_s.tolist(), span_s.tolist(), strict=True)
-        rates: dict[TopicPartition, Rate] = {}
-        for partition, counter, bytes_per_s, records_per_s, span in known:
-            if counter is not None:
-                rates[partition] = Rate(bytes_per_s, records_per_s, counter.end_offset, span)
-            elif last := self._reported.get(partition) or self._earlier.get(partition):
-                rates[partition] = last
-        self._reported = rates
-        return dict(rates)
+        rates = ByPartition(self._partitions, Rows(Rate, (*per_s.tolist(), _whole(ends), span_s.tolist())))
+        self._reported = rates if here.all() else self._with_last(rates, here)
+        return self._reported
 
-    def _arrange(self, partitions: list[TopicPartition]) -> None:
+    def _columns(self, counters: ByPartition[Counter]) -> Array:
+        """Bytes, end and life of each partition; NaN for one that is not there."""
+        if counters.partitions == self._partitions:
+            return np.array(counters.rows.columns, np.float64)
+        found = [counters.get(p, _ABSENT) for p in self._partitions]
+        return np.array(found, np.float64).reshape(-1, len(_ABSENT)).T
+
+    def _with_last(self, rates: ByPartition[Rate], here: NDArray[np.bool_]) -> ByPartition[Rate]:
+        """Of partitions that are not here the last rate, of those that never were nothing."""
+        found = {}
+        for (partition, rate), is_here in zip(rates.items(), here.tolist(), strict=True):
+            known = rate if is_here else self._reported.get(partition) or self._earlier.get(partition)
+            if known:
+                found[partition] = known
+        return ByPartition.of(Rate, found)
+
+    def _arrange(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Makes room for partitions that came, and forgets those that went."""
         if partitions == self._partitions:
             return
