@@ -412,6 +412,26 @@ def test_record_sizes_are_key_plus_value_of_the_newest_records_and_then_what_con
     sizes.close()
 
 
+def test_partitions_of_a_topic_that_is_known_are_weighed_between_two_looks(broker: EmbeddedKafka) -> None:
+    admin, topic = AdminClient({"bootstrap.servers": broker.bootstrap}), unique("between")
+    create(admin, topic, 2)
+    sizes = sizes_for(pipeline_for(broker.bootstrap, topic))
+    p0, p1 = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    produce(broker.bootstrap, topic, 0, records=5, size=100)
+    produce(broker.bootstrap, topic, 1, records=5, size=300)
+    sizes.refresh({p0: 5, p1: 0})
+    assert [sizes.bytes_per_record(p) for p in (p0, p1)] == [100, 100]
+    sizes.refresh({p0: 5, p1: 5})
+    assert sizes.bytes_per_record(p1) == 100  # nobody waited for its records
+
+    def weighed() -> bool:
+        sizes.refresh({p0: 5, p1: 5})
+        return sizes.bytes_per_record(p1) == 300
+
+    eventually(weighed, "its own size is known")
+    sizes.close()
+
+
 def _cycle(*sizes: BytesPerRecord) -> CycleRecord:
     return CycleRecord(1, "life", 1, 0, 1, 1, 9, 9, 450, 0.1, 0.1, 0.1, 0.0, 0, False, sizes, "")
 

@@ -7,7 +7,7 @@ the newest few records of the partition are read here, with one Kafka consumer f
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import nsmallest
 from typing import Any
 
@@ -30,7 +30,8 @@ NEWEST_WEIGHT = 0.3
 AT_ONCE = 200
 """Partitions weighed at one look, if more are due."""
 PAUSE_S = 20.0
-"""Between such looks: the next measurement waits for each."""
+"""Between such looks: the brokers have other things to do."""
+_RECORDS_AT_ONCE = 500
 
 
 class SizeEstimates:
@@ -136,7 +137,10 @@ class CycleSizes:
 
 
 class NewestRecords:
-    """Reads the last few records of many partitions to weigh them; bounded in records, bytes and time."""
+    """Reads the last few records of many partitions to weigh them; bounded in records, bytes and time.
+
+    Weighing begins and goes on: between two looks the records come by themselves, and nobody waits for them.
+    """
 
     def __init__(
         self,
@@ -146,6 +150,10 @@ class NewestRecords:
         deadline_s: float = 2.0,
     ) -> None:
         self._records, self._payload_bytes, self._deadline_s = records, payload_bytes, deadline_s
+        self._open: set[TopicPartition] = set()
+        self._found: dict[TopicPartition, tuple[int, int]] = {}
+        """Of each partition being weighed, how many records and bytes came."""
+        self._until_s = 0.0
         self._consumer = Consumer(
             {
                 **settings,
@@ -161,36 +169,51 @@ class NewestRecords:
             }
         )
 
-    def weigh(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-        """Mean payload bytes of the records just before each end; partitions that gave none in time are left out."""
-        found: dict[TopicPartition, tuple[int, int]] = {}
-        open_ = {partition for partition, end in ends.items() if end > 0}
-        if not open_:
-            return {}
-        until = time.monotonic() + self._deadline_s
+    def begin(self, ends: Mapping[TopicPartition, int]) -> None:
+        """With the records just before each end."""
+        self._open = {partition for partition, end in ends.items() if end > 0}
+        self._found = {}
+        self._until_s = time.monotonic() + self._deadline_s
         self._consumer.assign(
-            [KafkaTopicPartition(p.topic, p.partition, max(0, ends[p] - self._records)) for p in sorted(open_)]
+            [KafkaTopicPartition(p.topic, p.partition, max(0, ends[p] - self._records)) for p in sorted(self._open)]
         )
-        try:
-            while open_ and time.monotonic() < until:
-                for record in self._consumer.consume(500, 0.1):
-                    partition = TopicPartition(str(record.topic()), int(record.partition() or 0))
-                    if partition not in open_:
-                        continue
-                    error = record.error()
-                    if error is None:
-                        count, size = found.get(partition, (0, 0))
-                        count, size = count + 1, size + len(record.key() or b"") + len(record.value() or b"")
-                        found[partition] = (count, size)
-                        if count < self._records and size < self._payload_bytes:
-                            continue
-                    elif error.code() != KafkaError._PARTITION_EOF:
-                        log.warning("cannot weigh records of %s: %s", partition, error.str())
-                    open_.discard(partition)
-                    self._consumer.pause([KafkaTopicPartition(partition.topic, partition.partition)])
-        finally:
-            self._consumer.unassign()
-        return {partition: size / count for partition, (count, size) in found.items()}
+
+    def go_on(self) -> dict[TopicPartition, float] | None:
+        """Weighs what has come. None while more is to come; then the mean payload bytes of a record of each partition,
+        without those that gave none in time."""
+        while self._open and (records := self._consumer.consume(_RECORDS_AT_ONCE, 0.0)):
+            self._take(records)
+        return self._end() if not self._open or time.monotonic() > self._until_s else None
+
+    def finish(self) -> dict[TopicPartition, float]:
+        """The same, and waits for it."""
+        while self._open and time.monotonic() < self._until_s:
+            self._take(self._consumer.consume(_RECORDS_AT_ONCE, 0.1))
+        return self._end()
+
+    def _take(self, records: Iterable[Any]) -> None:
+        done = set()
+        for record in records:
+            partition = TopicPartition(record.topic(), record.partition())
+            if partition not in self._open:
+                continue
+            error = record.error()
+            if error is None:
+                count, size = self._found.get(partition, (0, 0))
+                count, size = count + 1, size + len(record.key() or b"") + len(record.value() or b"")
+                self._found[partition] = (count, size)
+                if count < self._records and size < self._payload_bytes:
+                    continue
+            elif error.code() != KafkaError._PARTITION_EOF:
+                log.warning("cannot weigh records of %s: %s", partition, error.str())
+            self._open.discard(partition)
+            done.add(partition)
+        if done:
+            self._consumer.pause([KafkaTopicPartition(p.topic, p.partition) for p in done])
+
+    def _end(self) -> dict[TopicPartition, float]:
+        self._consumer.unassign()
+        return {partition: size / count for partition, (count, size) in self._found.items()}
 
     def close(self) -> None:
         self._consumer.close()
@@ -208,24 +231,36 @@ class RecordSizes:
     ) -> None:
         self._reported, self._newest, self._clock = reported, newest, clock
         self._estimates = SizeEstimates(refresh_s)
+        self._weighing: Mapping[TopicPartition, int] = {}
+        """The ends of those that are being weighed."""
 
     def bytes_per_record(self, partition: TopicPartition) -> float | None:
         return self._estimates.bytes_per_record(partition)
 
     def refresh(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Bounded by the deadline of one weighing; whatever is still unknown then is tried again next time."""
+        """Waits for one weighing at most, and only for topics that nothing is known of; whatever is still unknown then
+        is tried again next time."""
         now_s = self._clock()
         for partition, bytes_per_record in self._reported.poll():
             self._estimates.learn(partition, bytes_per_record)
             self._estimates.looked(partition, now_s, ends.get(partition, 0))
-        due = self._estimates.due(ends, now_s)
-        if not due:
+        if self._weighing:
+            self._learn(self._newest.go_on(), now_s)
+        if self._weighing or not (due := self._estimates.due(ends, now_s)):
             return
-        weighed = self._newest.weigh(due)
-        for partition, end in due.items():
+        self._weighing = due
+        self._newest.begin(due)
+        if any(self._estimates.bytes_per_record(p) is None for p in due):
+            self._learn(self._newest.finish(), now_s)
+
+    def _learn(self, weighed: Mapping[TopicPartition, float] | None, now_s: float) -> None:
+        if weighed is None:
+            return
+        for partition, end in self._weighing.items():
             self._estimates.looked(partition, now_s, end)
             if weighed.get(partition, 0) > 0:
                 self._estimates.learn(partition, weighed[partition])
+        self._weighing = {}
 
     def close(self) -> None:
         self._reported.close()
