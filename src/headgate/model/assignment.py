@@ -58,11 +58,8 @@ class Plan:
     @classmethod
     def between(cls, current: Assignment, following: Assignment) -> "Plan":
         before, after = current.by_partition(), following.by_partition()
-        moves = tuple(
-            Move(p, before.get(p), after.get(p))
-            for p in sorted(before.keys() | after.keys())
-            if before.get(p) != after.get(p)
-        )
+        changed = {p for p, _ in before.items() ^ after.items()}
+        moves = tuple(Move(p, before.get(p), after.get(p)) for p in sorted(changed))
         return cls(
             frozenset(following.owners.keys() - current.owners.keys()),
             frozenset(current.owners.keys() - following.owners.keys()),
