@@ -14,7 +14,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 class Rows(Sequence[Row], Generic[Row]):
-    """Equal to any sequence of the same rows."""
+    """Equal to a tuple of the same rows."""
 
     def __init__(self, kind: type[Row], columns: Sequence[Sequence[Any]]) -> None:
         """A column for each field of `kind`, a named tuple."""
