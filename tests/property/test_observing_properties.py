@@ -25,7 +25,7 @@ def measurement(at_ms: int, rates: Mapping[TopicPartition, tuple[float, float, i
 
 
 class SlotsReference:
-    """A dictionary per slot."""
+    """A dictionary per slot. A partition that is not in a measurement is forgotten, and counts anew if it comes back."""
 
     def __init__(self) -> None:
         self._ends: dict[TopicPartition, int] = {}
@@ -34,6 +34,7 @@ class SlotsReference:
 
     def add(self, measured: Measurement) -> None:
         ends = {TopicPartition(r.topic, r.partition): r.end_offset for r in measured.rates}
+        self._slots = [{p: came for p, came in slot.items() if p in ends} for slot in self._slots]
         passed = 0 if self._at_ms is None else max(1, round((measured.at_ms - self._at_ms) / 1000))
         if passed > MOST_SLOTS:
             self._slots, passed = [], 0

@@ -43,7 +43,8 @@ class ArrivalSlots:
     """Records per slot and partition, from the end offsets of successive measurements.
 
     A slot is the time between two measurements. If one is late or missing, what arrived is spread over as many slots
-    as passed. An end offset that falls belongs to a topic made anew: counting begins again there.
+    as passed. An end offset that falls belongs to a topic made anew: counting begins again there. So it does for a
+    partition that was missing from a measurement.
     """
 
     def __init__(self, slot_s: float) -> None:
