@@ -25,7 +25,7 @@ def measurement(at_ms: int, rates: Mapping[TopicPartition, tuple[float, float, i
 
 
 class SlotsReference:
-    """A dictionary per slot. A partition that is not in a measurement is forgotten, and counts anew if it comes back."""
+    """A dictionary per slot. A partition that is missing from a measurement is forgotten and counts anew."""
 
     def __init__(self) -> None:
         self._ends: dict[TopicPartition, int] = {}
