@@ -62,17 +62,20 @@ class Exchange:
         return not (self._stops or self._starts)
 
     def step(self, events: list[Event]) -> None:
+        stopped: list[TopicPartition] = []
         for event in events:
             if isinstance(event, ConsumingStopped) and event.command_id in self._stops:
-                self._stopped(event)
+                stopped += self._stopped(event)
             elif isinstance(event, ConsumingStarted) and event.command_id in self._starts:
                 self._started(event)
+        self._start(stopped)  # all at once: in a large fleet a new owner gets partitions from many
         self._check_deadlines()
 
-    def _stopped(self, event: ConsumingStopped) -> None:
+    def _stopped(self, event: ConsumingStopped) -> Iterable[TopicPartition]:
+        """The partitions that nobody owns now."""
         stop, _ = self._stops[event.command_id]
         if event.consumer_id != stop.consumer_id:
-            return
+            return ()
         del self._stops[event.command_id]
         reach("handover.stopped")
         for at in event.announced:
@@ -81,7 +84,7 @@ class Exchange:
         for partition in stop.partitions:
             del self._commanded[partition]
             self._stopped_s[partition] = self._clock.now_s()
-        self._start(stop.partitions)
+        return stop.partitions
 
     def _started(self, event: ConsumingStarted) -> None:
         start = self._starts[event.command_id]

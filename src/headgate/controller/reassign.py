@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from headgate.model import Assignment, Decision, Observation, Plan, TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Change:
     """A decision, what it starts from and what it leads to."""
 
@@ -18,7 +19,7 @@ class Change:
     """Over how long the rates were measured that led here."""
     triggered_s: float
 
-    @property
+    @cached_property
     def plan(self) -> Plan:
         return Plan.between(self.current, self.following)
 
