@@ -29,13 +29,13 @@ _QUIETLY = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 def options(class_path: Sequence[Path], folder: Path | None = None) -> tuple[str, ...]:
     """For a JVM with these jars before Spark's own; nothing if there is no archive for it."""
-    archive = _archive(class_path, folder)
+    archive = path_of(class_path, folder)
     return (f"-XX:SharedArchiveFile={archive}", *_QUIETLY) if archive.exists() else ()
 
 
 def make_beside() -> None:
     """Has it made by a process of its own, unless it is there; nobody waits for it."""
-    if not _archive(jars.resolve(jars.SPARK)).exists():
+    if not path_of(jars.resolve(jars.SPARK)).exists():
         subprocess.Popen(
             [sys.executable, "-m", __name__],
             stdin=subprocess.DEVNULL,
@@ -46,7 +46,7 @@ def make_beside() -> None:
 
 
 def make(folder: Path | None = None) -> Path:
-    archive = _archive(jars.resolve(jars.SPARK), folder)
+    archive = path_of(jars.resolve(jars.SPARK), folder)
     archive.parent.mkdir(parents=True, exist_ok=True)
     with (
         locked(archive.with_suffix(".lock"), _DEADLINE_S, f"another process is making {archive}; wait for it"),
@@ -61,7 +61,7 @@ def make(folder: Path | None = None) -> Path:
     return archive
 
 
-def _archive(class_path: Sequence[Path], folder: Path | None = None) -> Path:
+def path_of(class_path: Sequence[Path], folder: Path | None = None) -> Path:
     java = jars.java().resolve()
     about = [str(java), str(java.stat().st_mtime_ns), jars.SPARK_VERSION, *map(str, class_path)]
     name = hashlib.sha256("\n".join(about).encode()).hexdigest()[:12]
