@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyspark
 
 from headgate import jars
 from headgate.errors import SetupError
@@ -24,6 +25,8 @@ from headgate.file_lock import locked
 
 _NICE = 10
 _DEADLINE_S = 300.0
+_KEPT = 3
+"""Archives of other installations take 140 MB each."""
 _QUIETLY = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
@@ -58,12 +61,15 @@ def make(folder: Path | None = None) -> Path:
             if not written.exists():
                 raise SetupError("this Java did not write an archive of its classes; consumers start without one")
             written.rename(archive)
+            for old in sorted(archive.parent.glob("*.jsa"), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
+                old.unlink()
     return archive
 
 
 def path_of(class_path: Sequence[Path], folder: Path | None = None) -> Path:
     java = jars.java().resolve()
-    about = [str(java), str(java.stat().st_mtime_ns), jars.SPARK_VERSION, *map(str, class_path)]
+    spark = Path(pyspark.__file__).parent
+    about = [str(java), str(java.stat().st_mtime_ns), str(spark), jars.SPARK_VERSION, *map(str, class_path)]
     name = hashlib.sha256("\n".join(about).encode()).hexdigest()[:12]
     return (folder or jars.cache_dir() / "classes") / f"spark-{name}.jsa"
 
