@@ -13,10 +13,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pyspark
 
 from headgate import jars
@@ -27,6 +26,16 @@ _NICE = 10
 _DEADLINE_S = 300.0
 _KEPT = 3
 """Archives of other installations take 140 MB each."""
+_PIPELINE = """
+name: class-archive
+home: .
+kafka: {brokers: "127.0.0.1:9", client: {log_level: 0}}
+topics: [none]
+tables:
+  - {name: lake.json, format: json, schema: "n BIGINT, s STRING, d DOUBLE, t TIMESTAMP", sql: "SELECT * FROM input"}
+  - {name: lake.raw}
+"""
+"""The brokers are not there, and nobody asks them: warming up makes its records up."""
 _QUIETLY = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
@@ -75,28 +84,24 @@ def path_of(class_path: Sequence[Path], folder: Path | None = None) -> Path:
 
 
 def _load_classes(folder: Path, option: str) -> None:
-    """A session that does what a consumer's does, and ends."""
+    """A session in which consumers warm up and nothing else happens."""
+    from headgate.config.loader import load_pipeline
+    from headgate.consumer.files import Warehouse
+    from headgate.consumer.job import TableJob
     from headgate.consumer.spark import start_session  # which asks for the options above
 
+    file = folder / "pipeline.yaml"
+    file.write_text(_PIPELINE)
+    pipeline = load_pipeline(file)
     spark = start_session("local[2]", folder, "class-archive", java_options=(option, *_QUIETLY))
-    records = spark.range(0, 100, 1, 1).mapInArrow(_records, "value BINARY, timestamp TIMESTAMP")
-    parsed = records.selectExpr("from_json(CAST(value AS STRING), 'n INT, s STRING') AS j", "timestamp").select(
-        "j.*", "timestamp"
-    )
-    parsed.filter("n IS NOT NULL").mapInArrow(lambda batches: batches, "n INT, s STRING, timestamp TIMESTAMP").collect()
+    for table in pipeline.tables:
+        TableJob(spark, pipeline, table, Warehouse(pipeline.lake)).warm_up("warm-up")
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     spark.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(_DEADLINE_S)
-
-
-def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        values = [b'{"n": %d, "s": "text"}' % n for n in range(batch.num_rows)]
-        stamps = pa.array(range(batch.num_rows), pa.timestamp("us", "UTC"))
-        yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary()), stamps], ["value", "timestamp"])
 
 
 if __name__ == "__main__":
