@@ -28,8 +28,8 @@ from tests.chaos.storms import ROUND_S, STORM_S
 _WIDTH = 120
 _ABOUT_FAULTS = (
     "Each begins at random within a storm of {storm_s:g} s, every {round_s:g} s; they overlap. Recovery is from its "
-    "start until the lag is back under what it was before the storm, for 5 s; where faults overlap it is that of all "
-    "of them together. A fault that could not happen (nobody to suffer it, step not reached) is not counted: {not_now} "
+    "start until the lag is back under what it was before the storm, or under what is written in half the time that "
+    "the SLO allows, for 5 s; where faults overlap it is that of all of them together. A fault that could not happen (nobody to suffer it, step not reached) is not counted: {not_now} "
     "were not. In the second half nothing ends the oldest consumer, the controller, the committer or the monitor, so "
     "that one process of each grows old."
 )
@@ -100,7 +100,7 @@ def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], abou
             "",
             fill(_ABOUT_FAULTS.format(storm_s=STORM_S, round_s=ROUND_S, not_now=sum(about.not_now.values())), _WIDTH),
             "",
-            *_faults(seen),
+            *_faults(seen, allowed),
             "",
             "## Latency, Kafka to committed",
             "",
@@ -133,10 +133,10 @@ def _kept(promise: Promise) -> str:
     return {True: "yes", False: "**no**", None: "cannot tell"}[promise.kept]
 
 
-def _faults(seen: Evidence) -> list[str]:
+def _faults(seen: Evidence, allowed: Tolerances) -> list[str]:
     took: dict[str, list[float]] = {}
     counts: dict[str, int] = {}
-    for recovery in recoveries(seen.faults, seen.lags):
+    for recovery in recoveries(seen.faults, seen.lags, allowed.ordinary_s):
         kind = recovery.fault.kind
         counts[kind] = counts.get(kind, 0) + 1
         if recovery.took_s is not None:

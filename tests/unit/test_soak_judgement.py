@@ -123,7 +123,7 @@ def _lags(values: dict[int, int], until_s: int, calm: int = 100) -> list[LagSamp
     current, found = calm, []
     for t in range(until_s):
         current = values.get(t, current)
-        found.append(LagSample(float(t), current, 0, 2))
+        found.append(LagSample(float(t), current, 300 * t, 2))
     return found
 
 
@@ -141,6 +141,12 @@ def test_faults_that_overlap_are_measured_against_the_lag_before_the_first() -> 
 def test_a_storm_that_was_never_got_over_does_not_lower_the_bar_for_the_next() -> None:
     lags = _lags({20: 5000, 90: 100}, 120)
     assert [r.took_s for r in recoveries([Fault("a", 20, 25), Fault("b", 60, 65)], lags)] == [70, 30]
+
+
+def test_a_lag_of_a_few_seconds_of_load_is_ordinary_whatever_it_was_before() -> None:
+    lags = _lags({20: 5000, 40: 1400}, 100)  # 300 records are written in a second
+    assert recoveries([Fault("kill", 20, 20)], lags)[0].took_s is None
+    assert recoveries([Fault("kill", 20, 20)], lags, ordinary_s=5)[0].took_s == 20
 
 
 def test_a_lag_that_never_comes_back_is_no_recovery() -> None:

@@ -13,10 +13,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
+import pyspark
 
 from headgate import jars
 from headgate.errors import SetupError
@@ -24,18 +24,30 @@ from headgate.file_lock import locked
 
 _NICE = 10
 _DEADLINE_S = 300.0
+_KEPT = 3
+"""Archives of other installations take 140 MB each."""
+_PIPELINE = """
+name: class-archive
+home: .
+kafka: {brokers: "127.0.0.1:9", client: {log_level: 0}}
+topics: [none]
+tables:
+  - {name: lake.json, format: json, schema: "n BIGINT, s STRING, d DOUBLE, t TIMESTAMP", sql: "SELECT * FROM input"}
+  - {name: lake.raw}
+"""
+"""The brokers are not there, and nobody asks them: warming up makes its records up."""
 _QUIETLY = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
 def options(class_path: Sequence[Path], folder: Path | None = None) -> tuple[str, ...]:
     """For a JVM with these jars before Spark's own; nothing if there is no archive for it."""
-    archive = _archive(class_path, folder)
+    archive = path_of(class_path, folder)
     return (f"-XX:SharedArchiveFile={archive}", *_QUIETLY) if archive.exists() else ()
 
 
 def make_beside() -> None:
     """Has it made by a process of its own, unless it is there; nobody waits for it."""
-    if not _archive(jars.resolve(jars.SPARK)).exists():
+    if not path_of(jars.resolve(jars.SPARK)).exists():
         subprocess.Popen(
             [sys.executable, "-m", __name__],
             stdin=subprocess.DEVNULL,
@@ -46,7 +58,7 @@ def make_beside() -> None:
 
 
 def make(folder: Path | None = None) -> Path:
-    archive = _archive(jars.resolve(jars.SPARK), folder)
+    archive = path_of(jars.resolve(jars.SPARK), folder)
     archive.parent.mkdir(parents=True, exist_ok=True)
     with (
         locked(archive.with_suffix(".lock"), _DEADLINE_S, f"another process is making {archive}; wait for it"),
@@ -58,39 +70,38 @@ def make(folder: Path | None = None) -> Path:
             if not written.exists():
                 raise SetupError("this Java did not write an archive of its classes; consumers start without one")
             written.rename(archive)
+            for old in sorted(archive.parent.glob("*.jsa"), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
+                old.unlink()
     return archive
 
 
-def _archive(class_path: Sequence[Path], folder: Path | None = None) -> Path:
+def path_of(class_path: Sequence[Path], folder: Path | None = None) -> Path:
     java = jars.java().resolve()
-    about = [str(java), str(java.stat().st_mtime_ns), jars.SPARK_VERSION, *map(str, class_path)]
+    spark = Path(pyspark.__file__).parent
+    about = [str(java), str(java.stat().st_mtime_ns), str(spark), jars.SPARK_VERSION, *map(str, class_path)]
     name = hashlib.sha256("\n".join(about).encode()).hexdigest()[:12]
     return (folder or jars.cache_dir() / "classes") / f"spark-{name}.jsa"
 
 
 def _load_classes(folder: Path, option: str) -> None:
-    """A session that does what a consumer's does, and ends."""
+    """A session in which consumers warm up and nothing else happens."""
+    from headgate.config.loader import load_pipeline
+    from headgate.consumer.files import Warehouse
+    from headgate.consumer.job import TableJob
     from headgate.consumer.spark import start_session  # which asks for the options above
 
+    file = folder / "pipeline.yaml"
+    file.write_text(_PIPELINE)
+    pipeline = load_pipeline(file)
     spark = start_session("local[2]", folder, "class-archive", java_options=(option, *_QUIETLY))
-    records = spark.range(0, 100, 1, 1).mapInArrow(_records, "value BINARY, timestamp TIMESTAMP")
-    parsed = records.selectExpr("from_json(CAST(value AS STRING), 'n INT, s STRING') AS j", "timestamp").select(
-        "j.*", "timestamp"
-    )
-    parsed.filter("n IS NOT NULL").mapInArrow(lambda batches: batches, "n INT, s STRING, timestamp TIMESTAMP").collect()
+    for table in pipeline.tables:
+        TableJob(spark, pipeline, table, Warehouse(pipeline.lake)).warm_up("warm-up")
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     spark.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(_DEADLINE_S)
-
-
-def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        values = [b'{"n": %d, "s": "text"}' % n for n in range(batch.num_rows)]
-        stamps = pa.array(range(batch.num_rows), pa.timestamp("us", "UTC"))
-        yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary()), stamps], ["value", "timestamp"])
 
 
 if __name__ == "__main__":

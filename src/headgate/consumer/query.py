@@ -112,7 +112,7 @@ class TableQuery:
         return self.decode(
             self.spark.range(records).selectExpr(
                 "CAST(NULL AS BINARY) AS key",
-                "CAST('{}' AS BINARY) AS value",
+                "CAST(if(id < 0, '', '{}') AS BINARY) AS value",  # or Spark would compute all at once, beforehand
                 "'made up' AS topic",
                 "0 AS partition",
                 "id AS offset",
