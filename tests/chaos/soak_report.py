@@ -29,9 +29,9 @@ _WIDTH = 120
 _ABOUT_FAULTS = (
     "Each begins at random within a storm of {storm_s:g} s, every {round_s:g} s; they overlap. Recovery is from its "
     "start until the lag is back under what it was before the storm, or under what is written in half the time that "
-    "the SLO allows, for 5 s; where faults overlap it is that of all of them together. A fault that could not happen (nobody to suffer it, step not reached) is not counted: {not_now} "
-    "were not. In the second half nothing ends the oldest consumer, the controller, the committer or the monitor, so "
-    "that one process of each grows old."
+    "the SLO allows, for 5 s; where faults overlap it is that of all of them together. A fault that could not happen "
+    "(nobody to suffer it, step not reached) is not counted: {not_now} were not. In the second half nothing ends the "
+    "oldest consumer, the controller, the committer or the monitor, so that one process of each grows old."
 )
 _ABOUT_LATENCY = (
     "A fault window lasts from a fault's start until {allowance_s:g} s after its end; windows cover {share:.0%} of the "
