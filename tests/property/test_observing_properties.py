@@ -21,7 +21,9 @@ looks = st.lists(st.tuples(st.sampled_from([200, 1000, 1400, 3000, 500_000]), ra
 
 
 def measurement(at_ms: int, rates: Mapping[TopicPartition, tuple[float, float, int, float]]) -> Measurement:
-    return Measurement(at_ms, 30.0, "test", tuple(PartitionRate(*p, *rate) for p, rate in rates.items()))
+    return Measurement(
+        at_ms, 30.0, "test", tuple(PartitionRate(p.topic, p.partition, *rate) for p, rate in rates.items())
+    )
 
 
 class SlotsReference:
