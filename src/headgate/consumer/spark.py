@@ -36,6 +36,18 @@ SETTINGS: Mapping[str, str] = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
+_PATIENT_COMPILER = tuple(
+    f"-XX:Tier4{name}={20 * default}"
+    for name, default in {
+        "InvocationThreshold": 5_000,
+        "MinInvocationThreshold": 600,
+        "CompileThreshold": 15_000,
+        "BackEdgeThreshold": 40_000,
+    }.items()
+)
+"""Java's second compiler waits for what runs per record. It took a third of a start's processor time for code that
+starts once, and what it makes of that is hardly run again."""
+
 _OUR_WORKERS = {"spark.python.daemon.module": "headgate.consumer.python_daemon"}
 
 _LOG4J = """\
@@ -101,6 +113,7 @@ def start_session(
             (
                 *(class_archive.options(paths) if java_options is None else java_options),
                 "-XX:+UseSerialGC",
+                *_PATIENT_COMPILER,
                 "-Xms128m",  # or the JVM begins with a 64th of the machine's memory and keeps it
                 f"-Dlog4j2.configurationFile={log4j.as_uri()}",
                 f'"-Duser.dir={logs}"',  # Spark leaves a folder where it runs, which would be the user's
