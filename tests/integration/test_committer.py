@@ -26,7 +26,8 @@ from headgate.lake.tables import open_catalog, table_location
 from headgate.model import Announcement, Range, TopicPartition
 from headgate.model.messages import CommitRecord, LedgerState, Verdict
 from tests.announcements import announce, spark_schema, write_file
-from tests.integration.pipeline_harness import PipelineRun, eventually
+from tests.eventually import eventually
+from tests.integration.pipeline_harness import PipelineRun
 
 TABLES: list[dict[str, Any]] = [{"name": "lake.t"}]
 

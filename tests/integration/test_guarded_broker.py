@@ -3,7 +3,6 @@
 The broker is the embedded one's program with other settings: SASL/PLAIN over TLS with a certificate made here.
 """
 
-import socket
 import subprocess
 import threading
 import time
@@ -34,6 +33,7 @@ from headgate.lake.tables import open_catalog
 from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
 from headgate.simulation.workload_shapes import Steady
+from tests.ports import free_port
 
 PASSWORD = "the-shop-s-secret"
 DEADLINE_S = 120.0
@@ -52,12 +52,6 @@ class Guarded:
             "sasl.password": password,
             "ssl.ca.location": str(self.certificate),
         }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:

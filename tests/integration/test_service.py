@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -41,6 +40,7 @@ from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
 from headgate.model.messages import DecisionRecord
 from headgate.simulation.workload_shapes import Steady, Step
+from tests.ports import free_port
 
 DEADLINE_S = 120.0
 
@@ -176,9 +176,7 @@ def json_lines(said: str) -> list[dict[str, Any]]:
 def test_a_fleet_of_threads_whose_spark_dies_says_so_in_json_and_the_next_start_goes_on(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        metrics_port = probe.getsockname()[1]
+    metrics_port = free_port()
     pipeline = write_pipeline(tmp_path, broker.bootstrap, unique, f"metrics_port: {metrics_port}")
     partitions = [TopicPartition(f"{unique}-a", n) for n in range(2)]
     LoadGenerator(

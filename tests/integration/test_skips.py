@@ -18,7 +18,8 @@ from headgate.lake.skips import keep_skips
 from headgate.lake.tables import open_catalog
 from headgate.model import Skip, TopicPartition
 from headgate.model.messages import ConsumerState
-from tests.integration.pipeline_harness import PipelineRun, eventually
+from tests.eventually import eventually
+from tests.integration.pipeline_harness import PipelineRun
 
 COMPACTED = {
     "cleanup.policy": "compact",

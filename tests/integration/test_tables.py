@@ -19,7 +19,8 @@ from headgate.lake.maintenance import sweep_orphans
 from headgate.lake.tables import open_catalog
 from headgate.model import TopicPartition
 from headgate.model.messages import LedgerState
-from tests.integration.pipeline_harness import PipelineRun, eventually, new_name
+from tests.eventually import eventually
+from tests.integration.pipeline_harness import PipelineRun, new_name
 
 
 def as_json(*values: dict[str, Any]) -> list[bytes]:
