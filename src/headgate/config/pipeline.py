@@ -82,8 +82,8 @@ class Pipeline(Section):
         default=None,
         ge=1,
         le=65535,
-        description="Port for Prometheus metrics. Default: none are served, so that two pipelines never fight for a "
-        "port.",
+        description="Port for Prometheus metrics; consumers in processes take any that is free and note it in "
+        "<home>/metrics. Default: none are served, so that two pipelines never fight for a port.",
     )
 
     _file: Path | None = PrivateAttr(default=None)
