@@ -24,7 +24,6 @@ from headgate.controller.drain import lag_records
 from headgate.controller.service import Service
 from headgate.controller.status import StatusReader
 from headgate.kafka.broker_process import Node, server_properties
-from headgate.kafka.channel import Topics
 from headgate.kafka.java_programs import java_command
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_pace import NoWaiting
@@ -153,7 +152,7 @@ def test_a_pipeline_runs_on_a_broker_with_sasl_and_tls_with_all_its_clients(
     service.start()
     try:
         settings = librdkafka_settings(pipeline)
-        reader = StatusReader(settings, Topics(pipeline.name), pipeline.slo)
+        reader = StatusReader(pipeline)
         until = time.monotonic() + DEADLINE_S
         while time.monotonic() < until and not service.failed.is_set() and lag_records(pipeline, settings):
             threading.Event().wait(0.5)

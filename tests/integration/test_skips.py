@@ -234,7 +234,7 @@ def test_what_was_skipped_stays_on_record_when_its_snapshots_are_expired(
 
 def problems(run: PipelineRun) -> tuple[str, ...]:
     """What `headgate status` shows as problems."""
-    reader = StatusReader(run.settings, run.names, run.pipeline.slo)
+    reader = StatusReader(run.pipeline)
     try:
         return reader.refresh().problems
     finally:

@@ -114,6 +114,10 @@ class Pipeline(Section):
         """The tables that take this topic's records, in the file's order."""
         return tuple(table for table in self.tables if table.matches(topic)) if self.matches(topic) else ()
 
+    def takes(self, table: str, topic: str) -> bool:
+        """Whether a table of this name takes the topic: earlier versions of the file may have had others."""
+        return any(one.name == table for one in self.tables_of(topic))
+
     def describe(self) -> dict[str, Any]:
         """Every setting in force, as plain values that can be printed: secrets are shown as ***."""
         return self.model_dump(mode="json")

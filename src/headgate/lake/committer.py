@@ -56,6 +56,8 @@ _IDLE_S = 1.0
 _POLL_S = 0.1
 _EXPIRE_EVERY = 25
 _MOST_PENDING = 5_000
+_LONGEST_REST_S = 10.0
+"""Between two tries at a table that fails."""
 
 
 @dataclass
@@ -73,6 +75,13 @@ class _TableState:
     """Announcements before this offset are settled, as last told."""
     problems: tuple[str, ...] = ()
     """As last told."""
+    failures: int = 0
+    """Commits that failed in a row."""
+    rests_until: float = 0.0
+
+    def failed(self) -> None:
+        self.failures += 1
+        self.rests_until = time.monotonic() + min(_LONGEST_REST_S, 2.0 ** min(self.failures - 1, 10))
 
 
 class Committer:
@@ -133,9 +142,11 @@ class Committer:
         """Everything announced before the stop is committed, so that a clean stop leaves no work to repeat."""
         try:
             for _ in range(3):
-                self.turn()
+                self.turn(last=True)
                 if not any(state.pending for state in self._tables.values()):
                     break
+            else:
+                log.warning("committer stopped with announcements left for its successor")
         except HeadgateError as error:
             log.warning("committer stopped with announcements left for its successor: %s", error)
         finally:
@@ -143,12 +154,13 @@ class Committer:
             if self._tail is not None:
                 self._tail.close()
 
-    def turn(self) -> None:
-        """One commit interval: take in announcements, commit every table that has some, publish, mirror."""
+    def turn(self, last: bool = False) -> None:
+        """One commit interval: take in announcements, commit every table that has some, publish, mirror. A table that
+        fails rests for a while, unless there is no later."""
         self._open()
         self._discover()
         tail = self._follow()
-        if sum(len(s.pending) for s in self._tables.values()) < _MOST_PENDING:
+        if sum(len(s.pending) for s in self._tables.values() if not s.failures) < _MOST_PENDING:
             while batch := tail.poll(0.0):
                 for received in batch:
                     self._take(received.message)
@@ -156,16 +168,17 @@ class Committer:
         named = {read.partition.topic for s in self._tables.values() for a in s.pending for read in a.ranges}
         self._topic_ids.update(topic_ids(self._admin, named, deadline_s=5))
         settled_to = tail.next[self._topics.announcements, 0]
-        failures = []
         for state in self._tables.values():
+            if time.monotonic() < state.rests_until and not last:
+                continue
             try:
                 self._commit(state, settled_to)
+                state.failures = 0
             except LakeError as error:  # one table's trouble does not stop the others
-                failures.append(error)
+                log.warning("committer: %s", error)
+                state.failed()
                 self._complain(state, str(error))
         self._mirror()
-        if failures:
-            raise LakeError("; ".join(map(str, failures))) from failures[0]
 
     def _open(self) -> None:
         """Not in the constructor: a catalog that is down when the committer starts is waited for, as later on."""
@@ -181,7 +194,10 @@ class Committer:
         elif announcement.table not in self._tables:
             log.warning("ignored an announcement for table %s, which this pipeline lacks", announcement.table)
         else:
-            self._tables[announcement.table].pending.append(announcement)
+            state = self._tables[announcement.table]
+            # Of a table that fails only so many are kept: what is dropped is announced again, the ledger knows.
+            if not (state.failures and len(state.pending) >= _MOST_PENDING):
+                state.pending.append(announcement)
 
     def _follow(self) -> Tail:
         """The announcements, from where the tables' ledgers are settled. A new table has none before the others'."""
@@ -231,7 +247,7 @@ class Committer:
         new_table = not state.placed and not state.last.ledger.next
         if new_table and (said := self._published().get(state.committer.name)):
             # An earlier committer placed them and consumers may have read from there: its word stands.
-            state.partitions.update({TopicPartition(p.topic, p.partition): p.next for p in said.positions})
+            state.partitions.update(said.following)
         new = partitions - state.last.ledger.next.keys() - state.partitions.keys()
         if new:
             if new_table and not state.partitions and self._pipeline.start_from == "latest":
