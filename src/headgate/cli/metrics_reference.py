@@ -13,7 +13,7 @@ SOURCES = (
     ("headgate.kafka.monitor", "monitor"),
     ("headgate.controller.metrics", "controller"),
     ("headgate.consumer.accounts", "consumer"),
-    ("headgate.lake.committer", "committer"),
+    ("headgate.lake.commit_report", "committer"),
     ("headgate.lake.upkeep", "committer"),
     ("headgate.groups.controller", "group run"),
     ("headgate.collectors.metrics", "collect"),
