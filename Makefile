@@ -32,6 +32,7 @@ integration: $(INSTALLED)
 	$(BIN)/python -m pytest -q tests/integration tests/chaos -m "not slow"
 
 chaos: $(INSTALLED)  ## Kills, pauses and restarts at length; SEED=n MINUTES=n
+	$(BIN)/python -m pytest -q tests -m slow
 	$(BIN)/python -m tests.chaos.long $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),30)
 
 soak: $(INSTALLED)  ## An hour of load, faults and upkeep, judged in docs/soak.md; SEED=n MINUTES=n REPORT=file

@@ -21,12 +21,13 @@ WATCHED_S = 90.0
 
 
 def run() -> list[Ratio]:
-    what = "most resident memory of a consumer process, batches of "
+    what = "most resident memory (proportional set size) of a consumer process, batches of "
     return [of_limit(what + batch, "1 GB", 1.0, [_most_gigabytes(batch)], "GB") for batch in ("5 MB", "20 MB")]
 
 
 def _most_gigabytes(batch: str) -> float:
-    """Proportional set size: pages that several of its processes share are counted once."""
+    """Proportional set size: of a page that several processes share each counts its part, so that one shared by two of
+    the consumer's processes counts once, and one shared with the broker's JVM (parts of Java itself) by half."""
     with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder) / "kafka", 1) as kafka:
         LoadGenerator(
             kafka.bootstrap,

@@ -1,8 +1,9 @@
 """What monitor and controller use of their interval of a second, with many partitions on a real broker.
 
-Consumers are played by another process that reads commands, acknowledges them and sends heartbeats and cycle records as
-real ones do, but reads no records: what they would cost is not the question here. Neither is what the broker can take:
-every partition gets a record in ten seconds, so that all rates are above zero and the one small broker has time left.
+Consumers and committer are played by another process that reads commands, acknowledges them and sends heartbeats, cycle
+records and the ledger as real ones do, but reads no records: what they would cost is not the question here. Neither is
+what the broker can take: every partition gets a record in ten seconds, so that all rates are above zero and the one
+small broker has time left.
 
 `python -m benchmarks.watching 10000` measures one size only.
 """
@@ -39,6 +40,8 @@ from headgate.model.messages import (
     ConsumingStarted,
     ConsumingStopped,
     CycleRecord,
+    LedgerState,
+    Position,
     StartConsuming,
     StopConsuming,
 )
@@ -50,7 +53,7 @@ PARTITIONS_PER_CONSUMER = 100
 INTERVAL_S, POLL_S = 1.0, 0.2
 SETTLE_S, TURNS = 60.0, 20
 RECORD_EVERY_S, RECORD_BYTES = 10.0, 200
-HEARTBEAT_S, CYCLE_S = 2.0, 1.0
+HEARTBEAT_S, CYCLE_S, COMMIT_S = 2.0, 1.0, 1.0
 SIZES_PER_CYCLE, SIZES_AGAIN_AFTER = 8, 10
 """As `headgate.consumer.counting` measures record sizes: some partitions a cycle until all are known, then seldom."""
 BROKER = {"log.index.size.max.bytes": 65_536, "broker.session.timeout.ms": 60_000}
@@ -58,6 +61,7 @@ BROKER = {"log.index.size.max.bytes": 65_536, "broker.session.timeout.ms": 60_00
 of partitions a broker forgets its heartbeats."""
 READY_S = 300.0
 LIFE = "0000000000001-played"
+TABLE = "lake.many"
 
 
 def run(sizes: Sequence[int] = SIZES) -> list[Ratio]:
@@ -137,7 +141,7 @@ def _pipeline(home: Path, bootstrap: str, size: int, consumers: int) -> Pipeline
     each = size / RECORD_EVERY_S * RECORD_BYTES / consumers
     file = home / "many.yaml"
     file.write_text(
-        f"name: many\nkafka: {{brokers: '{bootstrap}'}}\ntopics_pattern: many-.*\ntables: [{{name: lake.many}}]\n"
+        f"name: many\nkafka: {{brokers: '{bootstrap}'}}\ntopics_pattern: many-.*\ntables: [{{name: {TABLE}}}]\n"
         f"fleet: {{max_consumers: {consumers + 5}}}\n"
         f"policy: {{consumer_capacity_bytes_per_s: {1.6 * each}, packing_capacity_bytes_per_s: {1.2 * each}}}\n"
     )
@@ -216,7 +220,8 @@ def _play(settings: dict[str, str], name: str, most: int, wishes: "multiprocessi
     tail = Tail(settings, {(topics.control, n): END for n in range(1, most + 1)})
     owned: dict[int, set[TopicPartition]] = {}
     cycles: Counter[int] = Counter()
-    beat_s = cycle_s = 0.0
+    beat_s = cycle_s = commit_s = 0.0
+    commits = 0
     while True:
         while not wishes.empty():
             consumer_id, wanted = wishes.get()
@@ -245,7 +250,16 @@ def _play(settings: dict[str, str], name: str, most: int, wishes: "multiprocessi
             cycles.update(owned.keys())
             for consumer_id, partitions in owned.items():
                 outbox.send(topics.cycles, _cycle(consumer_id, cycles[consumer_id], sorted(partitions)))
+        if time.monotonic() - commit_s > COMMIT_S:
+            commit_s, commits = time.monotonic(), commits + 1
+            outbox.send(topics.ledger, _ledger(commits, sorted(set().union(*owned.values()))), key=TABLE)
         outbox.flush()
+
+
+def _ledger(commits: int, partitions: Sequence[TopicPartition]) -> LedgerState:
+    landed = round(commits * COMMIT_S / RECORD_EVERY_S)
+    positions = [Position(TABLE, p.topic, p.partition, landed) for p in partitions]
+    return LedgerState(TABLE, _now_ms(), "played", commits, commits, True, positions, (), 0)
 
 
 def _state(consumer_id: int, partitions: set[TopicPartition]) -> ConsumerState:

@@ -2,12 +2,11 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -19,18 +18,10 @@ from headgate.groups.measuring import STABLE, GroupLook, GroupMeter
 from headgate.groups.server import DeskServer
 from headgate.model import Assignment, Decision, TopicPartition
 from headgate.policies.protocol import Policy
+from tests.eventually import eventually
 
 Found = TypeVar("Found")
 NOWHERE = "http://127.0.0.1:1"
-
-
-def eventually(found: Callable[[], Found | None], what: str, deadline_s: float = 60) -> Found:
-    until = time.monotonic() + deadline_s
-    while not (value := found()):
-        if time.monotonic() > until:
-            pytest.fail(f"after {deadline_s:g} s still not: {what}")
-        time.sleep(0.05)
-    return value
 
 
 class Member:

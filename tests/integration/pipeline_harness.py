@@ -7,7 +7,6 @@ The test plays the controller: it waits for a consumer's first word, commands it
 import itertools
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +40,7 @@ from headgate.model.messages import (
     StateQuery,
     StopConsuming,
 )
+from tests.eventually import eventually
 
 T = TypeVar("T")
 Record = tuple[bytes | None, bytes | None]
@@ -58,15 +58,6 @@ _names = itertools.count(1)
 def new_name() -> str:
     """A word no other pipeline of this run uses."""
     return f"p{os.getpid()}x{next(_names)}"
-
-
-def eventually(look: Callable[[], T], what: str, deadline_s: float = 120) -> T:
-    """Looks until the answer is truthy, and gives it back."""
-    until = time.monotonic() + deadline_s
-    while not (seen := look()):
-        assert time.monotonic() < until, f"not within {deadline_s:g} s: {what}; last seen {seen!r}"
-        time.sleep(0.05)
-    return seen
 
 
 class Running:

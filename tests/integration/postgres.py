@@ -3,13 +3,14 @@
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.ports import free_port
 
 _DEADLINE_S = 120
 
@@ -43,9 +44,7 @@ def server() -> Iterator[Server]:
     if as_user:
         for path in (folder, folder / "password"):
             shutil.chown(path, "nobody", "nogroup")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
 
     def run(*command: str) -> None:
         log = folder / "commands.log"

@@ -1,7 +1,6 @@
 """An Iceberg REST catalog of our own: the server that Apache Iceberg tests its clients with, on a loopback port."""
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from urllib.request import urlopen
 import pyspark
 
 from headgate import jars
+from tests.ports import free_port
 
 _JETTY_VERSION = "11.0.24"
 _SERVER = jars.JarSet(
@@ -36,9 +36,7 @@ _DEADLINE_S = 60.0
 @contextmanager
 def server(folder: Path) -> Iterator[str]:
     """Its address. Tables are in the folder's `warehouse`, what the catalog knows in an SQLite file."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     shipped = Path(pyspark.__file__).parent / "jars"
     hadoop = [next(shipped.glob(f"{name}-*.jar")) for name in ("hadoop-client-api", "hadoop-client-runtime")]
     path = os.pathsep.join(str(jar) for jar in (*jars.resolve(_SERVER), *hadoop))

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from headgate import jars
 from headgate.consumer import class_archive
 
@@ -21,6 +23,7 @@ def python(program: str, **about: object) -> None:
 
 
 def test_sparks_classes_come_from_an_archive_once_it_is_made(tmp_path: Path) -> None:
+    tmp_path = tmp_path / "a folder"
     class_path = jars.resolve(jars.SPARK)
     assert class_archive.options(class_path, tmp_path) == ()
     python(MAKE, folder=str(tmp_path))
@@ -32,6 +35,14 @@ def test_sparks_classes_come_from_an_archive_once_it_is_made(tmp_path: Path) -> 
     shared, from_jars = (sum(source in line for line in loaded) for source in ("shared objects file", "source: file:"))
     assert shared > 1000
     assert shared > 5 * from_jars  # what training did not meet; the rest is made while it runs
+
+
+def test_what_cannot_be_made_is_not_tried_with_every_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:NoSuchOption")  # every JVM ends at once
+    ran = subprocess.run([sys.executable, "-c", MAKE.format(folder=str(tmp_path))], capture_output=True, text=True)
+    assert "this Java did not write an archive" in ran.stderr
+    assert list(tmp_path.glob("*.failed"))
+    assert not list(tmp_path.glob("*.jsa"))
 
 
 def test_an_archive_that_does_not_fit_is_no_error(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from headgate.kafka.offsets import end_offsets, group_offsets
 from headgate.model import TopicPartition as At
 from headgate.producers.fallback import FallbackProducer
 from headgate.producers.registry import build_partitioner
-from tests.integration.pipeline_harness import eventually
+from tests.eventually import eventually
 
 SPREAD, KEYED = "spread", "keyed"
 PARTITIONS = 3

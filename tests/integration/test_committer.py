@@ -26,7 +26,8 @@ from headgate.lake.tables import open_catalog, table_location
 from headgate.model import Announcement, Range, TopicPartition
 from headgate.model.messages import CommitRecord, LedgerState, Verdict
 from tests.announcements import announce, spark_schema, write_file
-from tests.integration.pipeline_harness import PipelineRun, eventually
+from tests.eventually import eventually
+from tests.integration.pipeline_harness import PipelineRun
 
 TABLES: list[dict[str, Any]] = [{"name": "lake.t"}]
 
@@ -181,10 +182,12 @@ def test_expiry_keeps_the_ledger_whatever_others_write_and_a_sweep_takes_only_wh
         assert sweep_orphans(catalog, "lake.t", lake, remove=False).orphans == ()  # a day old, or left alone
 
 
+@pytest.mark.parametrize("more", [(), (b"more",)], ids=["nothing follows", "a record follows"])
 def test_a_table_that_was_rolled_back_is_filled_again_from_the_ledger_it_was_rolled_back_to(
-    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, more: tuple[bytes, ...]
 ) -> None:
-    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}) as run:
+    soon = {"commit_deadline_s": "3 s"}
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}, consumer=soon) as run:
         for count in (10, 20, 30):
             run.produce("t", [b"%d" % n for n in range(count)])
             if count == 10:
@@ -194,11 +197,11 @@ def test_a_table_that_was_rolled_back_is_filled_again_from_the_ledger_it_was_rol
         first = next(s for s in table.snapshots() if read_ledger_of(s) == 10)
         table.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
         assert ledger(run) == {0: 10}
-        run.produce("t", [b"more"])  # what is announced now does not follow the ledger any more
+        run.produce("t", more)  # what is announced now does not follow the ledger any more
         run.wait_until_landed()
         assert worker.alive
         run.stop()
-        assert run.assert_exactly_once("lake.t").rows == 61
+        assert run.assert_exactly_once("lake.t").rows == 60 + len(more)
 
 
 def test_a_table_rolled_back_past_its_oldest_ledger_is_an_error_and_stays_one_when_others_write_to_it(
@@ -267,6 +270,37 @@ def test_rejected_records_whose_file_is_lost_are_waited_for_in_words_until_a_per
         assert forgotten.exit_code == 0
         assert dying.commit([second], origins).committed == (second,)
         assert values(run) == produced(run, (0, 6))
+
+
+def test_the_table_whose_rejects_are_lost_waits_with_those_that_are_left_and_the_others_go_on(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = [{"name": "lake.t"}, {"name": "lake.well"}]
+    with PipelineRun(tmp_path, broker, spark, tables, {"t": 1}) as run:
+        lake = run.pipeline.lake
+        kept_in = Path(table_location(lake, "lake.t__rejected")) / "data"
+        rejects = [write_file(kept_in / f"rejects-{n}.parquet", ()) for n in range(2)]
+        committer = Committer(run.pipeline, run.settings)
+        before = made(run, 0, 0, 2, rejected_files=(write_file(kept_in / "before.parquet", ()),))
+        send(run, before)
+        settle(run, committer, before)
+        catalog = InterruptedCatalog("headgate", **lake.catalog_properties)
+        catalog.before_commit = lambda: Path(rejects[0]).unlink(missing_ok=True)
+        dying = TableCommitter(catalog, lake, run.pipeline.tables[0])
+        with pytest.raises(LakeError, match="file is lost"):
+            dying.commit([made(run, 0, 2, 5, rejected_files=tuple(rejects))], {TopicPartition(run.topic("t"), 0): 0})
+
+        stuck = made(run, 0, 5, 6)
+        for start in range(3):  # each in a turn of its own, though the first table fails in all of them
+            well = made(run, 0, start, start + 1, table="lake.well")
+            send(run, stuck, well)
+            assert settle(run, committer, well)[well.id].accepted
+        assert ledger(run, "lake.well") == {0: 3}
+        assert ledger(run) == {0: 5}
+        assert stuck.id not in verdicts(run)
+
+        sweep_orphans(open_catalog(lake), "lake.t__rejected", lake.model_copy(update={"orphan_age_s": 1e-6}), True)
+        assert Path(rejects[1]).exists(), "promised, and waits for the other"
 
 
 def read_ledger_of(snapshot: Snapshot) -> int | None:

@@ -3,7 +3,6 @@ would take a port or minutes."""
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,8 +18,10 @@ from headgate.config.loader import load_pipeline
 from headgate.controller.drain import lag_records
 from headgate.errors import KafkaUnavailable
 from headgate.kafka.embedded import EmbeddedKafka
-from tests.integration.pipeline_harness import PipelineRun, eventually
+from tests.eventually import eventually
+from tests.integration.pipeline_harness import PipelineRun
 from tests.pages import ROOT, Block, blocks, words
+from tests.ports import free_port
 
 DEADLINE_S = 300.0
 
@@ -30,9 +31,7 @@ class Stranger:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._instead = {"9092": str(probe.getsockname()[1]), "2min": "5s", "20000": "2000"}
+        self._instead = {"9092": str(free_port()), "2min": "5s", "20000": "2000"}
         programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self._environment = {**os.environ, "PATH": programs, "TERM": "dumb", "COLUMNS": "120"}
         self._going: list[subprocess.Popen[str]] = []

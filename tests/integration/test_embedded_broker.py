@@ -7,8 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from headgate.cli.kafka import app
 from headgate.errors import HeadgateError, SetupError
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.java_programs import run_kafka_tool
+from tests.eventually import eventually
 
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 QUIET = {"log_level": 0}
@@ -40,14 +40,6 @@ def kafka(one_home: EmbeddedKafka) -> EmbeddedKafka:
     """One broker, shared by the tests of this file, running."""
     one_home.start()
     return one_home
-
-
-def eventually(condition: Callable[[], bool], what: str, deadline_s: float = 30) -> None:
-    until = time.monotonic() + deadline_s
-    while not condition():
-        if time.monotonic() > until:
-            pytest.fail(f"after {deadline_s:g} s still not: {what}")
-        time.sleep(0.01)
 
 
 def create_topic(kafka: EmbeddedKafka, name: str, copies: int = 1, **config: str) -> None:

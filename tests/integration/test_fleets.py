@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +18,7 @@ from headgate.errors import FleetError
 from headgate.fleet import Fleet
 from headgate.fleet.processes import ProcessFleet
 from headgate.fleet.threads import ThreadFleet
+from tests.eventually import eventually
 
 SCRIPT = """
 import pathlib, signal, subprocess, sys, time
@@ -43,13 +43,6 @@ while not (folder / f"die-{sys.argv[2]}").exists():
     time.sleep(0.01)
 sys.exit(1)
 """
-
-
-def eventually(condition: Callable[[], bool], deadline_s: float = 15) -> None:
-    until = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < until, "condition not met in time"
-        time.sleep(0.01)
 
 
 class Yard(Protocol):
@@ -134,10 +127,10 @@ def test_consumers_run_from_start_to_stop(yard: Yard) -> None:
     fleet.start(1)
     fleet.start(3)
     assert fleet.running() == {1, 3}
-    eventually(lambda: lives(yard, 1) == 1 and lives(yard, 3) == 1)
+    eventually(lambda: lives(yard, 1) == 1 and lives(yard, 3) == 1, "the fleet is as it should be")
     fleet.stop(3)
     assert fleet.running() == {1}
-    eventually(lambda: drained(yard, 3) == 1)
+    eventually(lambda: drained(yard, 3) == 1, "the fleet is as it should be")
     assert drained(yard, 1) == 0
     fleet.close()
     assert fleet.running() == frozenset()
@@ -147,7 +140,7 @@ def test_consumers_run_from_start_to_stop(yard: Yard) -> None:
 def test_starting_a_running_consumer_changes_nothing(yard: Yard) -> None:
     fleet = yard.fleet()
     fleet.start(1)
-    eventually(lambda: lives(yard, 1) == 1)
+    eventually(lambda: lives(yard, 1) == 1, "the fleet is as it should be")
     fleet.start(1)
     fleet.close()
     assert lives(yard, 1) == 1
@@ -156,7 +149,7 @@ def test_starting_a_running_consumer_changes_nothing(yard: Yard) -> None:
 def test_force_ends_a_consumer_without_draining(yard: Yard) -> None:
     fleet = yard.fleet()
     fleet.start(1)
-    eventually(lambda: lives(yard, 1) == 1)
+    eventually(lambda: lives(yard, 1) == 1, "the fleet is as it should be")
     fleet.stop(1, force=True)
     assert fleet.running() == frozenset()
     assert drained(yard, 1) == 0
@@ -166,13 +159,13 @@ def test_a_consumer_that_ignores_stop_is_ended_after_the_deadline(yard: Yard) ->
     (yard.folder / "deaf").touch()
     fleet = yard.fleet()
     fleet.start(1)
-    eventually(lambda: lives(yard, 1) == 1)
+    eventually(lambda: lives(yard, 1) == 1, "the fleet is as it should be")
     fleet.stop(1)
     assert fleet.running() == frozenset()
     (yard.folder / "deaf").unlink()
     fleet.close()
     fleet.start(1)
-    eventually(lambda: lives(yard, 1) == 2)
+    eventually(lambda: lives(yard, 1) == 2, "the fleet is as it should be")
     assert drained(yard, 1) == 0
 
 
@@ -180,13 +173,13 @@ def test_an_id_can_be_started_again(yard: Yard) -> None:
     fleet = yard.fleet()
     for life in (1, 2):
         fleet.start(1)
-        eventually(lambda life=life: lives(yard, 1) == life)  # type: ignore[misc]
+        eventually(lambda life=life: lives(yard, 1) == life, "the fleet is as it should be")  # type: ignore[misc]
         fleet.stop(1, force=True)
     fleet.start(1)
-    eventually(lambda: lives(yard, 1) == 3)
+    eventually(lambda: lives(yard, 1) == 3, "the fleet is as it should be")
     fleet.stop(1)
     fleet.start(1)  # while the last life may still be stopping
-    eventually(lambda: lives(yard, 1) == 4)
+    eventually(lambda: lives(yard, 1) == 4, "the fleet is as it should be")
     assert fleet.running() == {1}
     fleet.close()
 
@@ -195,9 +188,9 @@ def test_a_consumer_that_dies_by_itself_disappears(yard: Yard) -> None:
     fleet = yard.fleet()
     fleet.start(1)
     fleet.start(2)
-    eventually(lambda: lives(yard, 1) == 1 and lives(yard, 2) == 1)
+    eventually(lambda: lives(yard, 1) == 1 and lives(yard, 2) == 1, "the fleet is as it should be")
     (yard.folder / "die-1").touch()
-    eventually(lambda: fleet.running() == {2})
+    eventually(lambda: fleet.running() == {2}, "the fleet is as it should be")
     fleet.close()
 
 
@@ -205,7 +198,7 @@ def test_a_consumer_that_ends_at_once_disappears(yard: Yard) -> None:
     (yard.folder / "ends-at-once").touch()
     fleet = yard.fleet()
     fleet.start(1)
-    eventually(lambda: fleet.running() == frozenset())
+    eventually(lambda: fleet.running() == frozenset(), "the fleet is as it should be")
 
 
 def test_stopping_what_does_not_run_is_fine(yard: Yard) -> None:
@@ -232,12 +225,12 @@ def test_a_new_fleet_on_the_same_home_adopts_the_survivors(processes: ProcessYar
     first = processes.fleet()
     first.start(1)
     first.start(2)
-    eventually(lambda: lives(processes, 1) == 1 and lives(processes, 2) == 1)
+    eventually(lambda: lives(processes, 1) == 1 and lives(processes, 2) == 1, "the fleet is as it should be")
     second = processes.fleet()
     assert second.running() == {1, 2}
     second.start(1)
     os.kill(pid_of(processes, 2), signal.SIGKILL)
-    eventually(lambda: second.running() == {1})
+    eventually(lambda: second.running() == {1}, "the fleet is as it should be")
     second.close()
     assert lives(processes, 1) == 1
     assert drained(processes, 1) == 1
@@ -245,7 +238,7 @@ def test_a_new_fleet_on_the_same_home_adopts_the_survivors(processes: ProcessYar
 
 def test_a_consumer_whose_controller_died_before_writing_its_pid_is_adopted(processes: ProcessYard) -> None:
     processes.fleet().start(4)
-    eventually(lambda: lives(processes, 4) == 1)
+    eventually(lambda: lives(processes, 4) == 1, "the fleet is as it should be")
     pid = pid_of(processes, 4)
     (processes.home / "consumers" / "4" / "pid.json").unlink()
     assert processes.fleet().running() == {4}
@@ -254,7 +247,7 @@ def test_a_consumer_whose_controller_died_before_writing_its_pid_is_adopted(proc
 
 def test_a_consumer_whose_folder_was_deleted_while_it_lived_is_adopted(processes: ProcessYard) -> None:
     processes.fleet().start(1)
-    eventually(lambda: lives(processes, 1) == 1)
+    eventually(lambda: lives(processes, 1) == 1, "the fleet is as it should be")
     pid = pid_of(processes, 1)
     shutil.rmtree(processes.home / "consumers" / "1")
     assert processes.fleet().running() == {1}
@@ -291,18 +284,18 @@ def test_nothing_a_killed_consumer_started_survives(processes: ProcessYard, chil
     for end in ends:
         known = lives(processes, 1)
         fleet.start(1)
-        eventually(lambda known=known: lives(processes, 1) > known)  # type: ignore[misc]
+        eventually(lambda known=known: lives(processes, 1) > known, "the fleet is as it should be")  # type: ignore[misc]
         child = int((processes.folder / "child").read_text())
         assert alive(child)
         end()
-        eventually(lambda: fleet.running() == frozenset())
+        eventually(lambda: fleet.running() == frozenset(), "the fleet is as it should be")
         assert not alive(child)
 
 
 def test_a_paused_consumer_can_still_be_ended_by_force(processes: ProcessYard) -> None:
     fleet = processes.fleet()
     fleet.start(1)
-    eventually(lambda: lives(processes, 1) == 1)
+    eventually(lambda: lives(processes, 1) == 1, "the fleet is as it should be")
     pid = pid_of(processes, 1)
     os.kill(pid, signal.SIGSTOP)
     assert fleet.running() == {1}
@@ -313,10 +306,10 @@ def test_a_paused_consumer_can_still_be_ended_by_force(processes: ProcessYard) -
 def test_dead_children_leave_no_zombies(processes: ProcessYard) -> None:
     fleet = processes.fleet()
     fleet.start(1)
-    eventually(lambda: lives(processes, 1) == 1)
+    eventually(lambda: lives(processes, 1) == 1, "the fleet is as it should be")
     pid = pid_of(processes, 1)
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: fleet.running() == frozenset())
+    eventually(lambda: fleet.running() == frozenset(), "the fleet is as it should be")
     assert not psutil.pid_exists(pid)
 
 
@@ -324,7 +317,7 @@ def test_output_goes_to_the_consumers_log(processes: ProcessYard) -> None:
     fleet = processes.fleet()
     fleet.start(2)
     log = processes.home / "consumers" / "2" / "log.txt"
-    eventually(lambda: log.exists() and log.read_text() == "consumer 2 is up\n")
+    eventually(lambda: log.exists() and log.read_text() == "consumer 2 is up\n", "the fleet is as it should be")
 
 
 def test_a_command_that_does_not_exist_is_a_fleet_error(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from headgate.groups.wire import Beat, BeatAnswer, ControllerUnreachable, Line
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.model import TopicPartition
 from headgate.policies.binpack_lag import Algorithm2
-from tests.integration.group_harness import NOWHERE, Group, eventually, traffic, turn_until
+from tests.eventually import eventually
+from tests.integration.group_harness import NOWHERE, Group, traffic, turn_until
 
 MEMBER = Path(__file__).parents[2] / "examples" / "planned_consumer.py"
 MakeGroup = Callable[[int], Group]

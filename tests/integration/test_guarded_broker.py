@@ -3,7 +3,6 @@
 The broker is the embedded one's program with other settings: SASL/PLAIN over TLS with a certificate made here.
 """
 
-import socket
 import subprocess
 import threading
 import time
@@ -25,7 +24,6 @@ from headgate.controller.drain import lag_records
 from headgate.controller.service import Service
 from headgate.controller.status import StatusReader
 from headgate.kafka.broker_process import Node, server_properties
-from headgate.kafka.channel import Topics
 from headgate.kafka.java_programs import java_command
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_pace import NoWaiting
@@ -34,6 +32,7 @@ from headgate.lake.tables import open_catalog
 from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
 from headgate.simulation.workload_shapes import Steady
+from tests.ports import free_port
 
 PASSWORD = "the-shop-s-secret"
 DEADLINE_S = 120.0
@@ -52,12 +51,6 @@ class Guarded:
             "sasl.password": password,
             "ssl.ca.location": str(self.certificate),
         }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -159,7 +152,7 @@ def test_a_pipeline_runs_on_a_broker_with_sasl_and_tls_with_all_its_clients(
     service.start()
     try:
         settings = librdkafka_settings(pipeline)
-        reader = StatusReader(settings, Topics(pipeline.name), pipeline.slo)
+        reader = StatusReader(pipeline)
         until = time.monotonic() + DEADLINE_S
         while time.monotonic() < until and not service.failed.is_set() and lag_records(pipeline, settings):
             threading.Event().wait(0.5)

@@ -32,6 +32,7 @@ from headgate.kafka.offsets import end_offsets
 from headgate.kafka.record_sizes import CycleSizes, NewestRecords, RecordSizes
 from headgate.model import TopicPartition
 from headgate.model.messages import BytesPerRecord, CycleRecord, Measurement, PartitionRate
+from tests.eventually import eventually
 
 PAYLOAD_BYTES = 123
 GROWS = {"retention.ms": "-1"}
@@ -41,15 +42,6 @@ which swings with the load of the machine, and the payload share follows only sl
 5.5 % off, to either side, where those of the offset source stayed within 0.3 %. It still tells right from wrong:
 without a payload share every partition is over 60 % off, with one for the whole topic three of the four over 30 %."""
 Found = TypeVar("Found")
-
-
-def eventually(found: Callable[[], Found | None], what: str, deadline_s: float = 20) -> Found:
-    until = time.monotonic() + deadline_s
-    while (value := found()) is None or value is False:
-        if time.monotonic() > until:
-            pytest.fail(f"after {deadline_s:g} s still not: {what}")
-        time.sleep(0.05)
-    return value
 
 
 def unique(word: str) -> str:
@@ -197,7 +189,7 @@ def experiment(broker: EmbeddedKafka) -> Experiment:
     pipelines = [pipeline_for(broker.bootstrap, topic, source=source) for source in ("offsets", "log_dirs")]
     stop = threading.Event()
     with monitoring(pipelines[0]) as offsets, monitoring(pipelines[1]) as log_dirs:
-        eventually(lambda: (offsets.all() and log_dirs.all()) or None, "measurements before the load begins")
+        eventually(lambda: offsets.all() and log_dirs.all(), "measurements before the load begins")
         thread = threading.Thread(target=load.run, args=(stop,), daemon=True)
         thread.start()
         try:
@@ -260,13 +252,13 @@ def test_rates_are_also_prometheus_gauges(experiment: Experiment) -> None:
 def test_new_topics_and_added_partitions_are_picked_up_at_once(broker: EmbeddedKafka) -> None:
     admin, prefix = AdminClient({"bootstrap.servers": broker.bootstrap}), unique("grows")
     with monitoring(pipeline_for(broker.bootstrap, f"{prefix}-.*")) as published:
-        eventually(lambda: published.all() or None, "a measurement although no topic exists")
+        eventually(lambda: published.all(), "a measurement although no topic exists")
         assert published.all()[0].rates == ()
         create(admin, f"{prefix}-a", 1)
-        first = eventually(lambda: published.of(f"{prefix}-a", 0) or None, "the new topic is measured")[0]
+        first = eventually(lambda: published.of(f"{prefix}-a", 0), "the new topic is measured")[0]
         assert (first.bytes_per_s, first.span_s) == (0, 0)
         admin.create_partitions([NewPartitions(f"{prefix}-a", 3)])[f"{prefix}-a"].result(20)
-        eventually(lambda: published.of(f"{prefix}-a", 2) or None, "the added partition is measured")
+        eventually(lambda: published.of(f"{prefix}-a", 2), "the added partition is measured")
         # Nobody knew a record's size before there was one: it is weighed when the first ones come.
         produce(broker.bootstrap, f"{prefix}-a", 2, records=1_000)
         eventually(
@@ -274,7 +266,7 @@ def test_new_topics_and_added_partitions_are_picked_up_at_once(broker: EmbeddedK
             "the added partition has a rate",
         )
         admin.delete_topics([f"{prefix}-a"])[f"{prefix}-a"].result(20)
-        eventually(lambda: published.all()[-1].rates == () or None, "the deleted topic is gone")
+        eventually(lambda: published.all()[-1].rates == (), "the deleted topic is gone")
 
 
 def test_a_restarted_monitor_holds_the_rates_of_the_one_before(broker: EmbeddedKafka) -> None:
@@ -282,9 +274,9 @@ def test_a_restarted_monitor_holds_the_rates_of_the_one_before(broker: EmbeddedK
     create(admin, topic, 1)
     pipeline = pipeline_for(broker.bootstrap, topic)
     with monitoring(pipeline) as published:
-        eventually(lambda: published.all() or None, "a measurement")
+        eventually(lambda: published.all(), "a measurement")
         produce(broker.bootstrap, topic, 0, records=500)
-        eventually(lambda: any(r.bytes_per_s > 0 for r in published.of(topic, 0)) or None, "a rate")
+        eventually(lambda: any(r.bytes_per_s > 0 for r in published.of(topic, 0)), "a rate")
     with monitoring(pipeline) as published:
         again = eventually(lambda: next((r for r in published.of(topic, 0)[1:] if r.span_s == 0), None), "a new window")
         assert again.bytes_per_s > 0
@@ -323,9 +315,9 @@ def test_ends_of_many_partitions_are_those_asked_for_singly_also_while_one_topic
     assert ends.ask(5) == expected == end_offsets(admin, partitions, read_committed=False)
     admin.delete_topics([f"{prefix}-b"])[f"{prefix}-b"].result(20)
     of_a = {p: end for p, end in expected.items() if p.topic == f"{prefix}-a"}
-    eventually(lambda: ends.ask(5) == of_a or None, "only the other topic has ends")
+    eventually(lambda: ends.ask(5) == of_a, "only the other topic has ends")
     create(admin, f"{prefix}-b", 3)
-    eventually(lambda: len(ends.ask(5)) == 6 or None, "the topic made anew has ends")
+    eventually(lambda: len(ends.ask(5)) == 6, "the topic made anew has ends")
     produce(broker.bootstrap, f"{prefix}-b", 2, records=4)
     assert ends.ask(5)[TopicPartition(f"{prefix}-b", 2)] == 4
     ends.close()
@@ -376,7 +368,7 @@ def test_a_log_that_really_shrinks_restarts_the_window(broker: EmbeddedKafka, ca
     source.watch(frozenset({p0}))
     before = source.sample().counters[p0]
     admin.delete_topics([topic])[topic].result(20)
-    eventually(lambda: topic not in admin.list_topics(timeout=10).topics or None, "the topic is deleted")
+    eventually(lambda: topic not in admin.list_topics(timeout=10).topics, "the topic is deleted")
     create(admin, topic, 1, GROWS)
     produce(broker.bootstrap, topic, 0, records=10)
     with caplog.at_level(logging.WARNING):
@@ -446,18 +438,18 @@ def test_a_broker_outage_is_survived_and_nothing_is_published_meanwhile(tmp_path
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         create(admin, "orders", 1)
         with monitoring(pipeline_for(kafka.bootstrap, "orders")) as published:
-            eventually(lambda: len(published.all()) >= 2 or None, "two measurements")
+            eventually(lambda: len(published.all()) >= 2, "two measurements")
             kafka.stop()
             down_ms = time.time() * 1000
             kafka.start()
             up_ms = time.time() * 1000
-            eventually(lambda: published.all()[-1].at_ms > up_ms or None, "measuring goes on", deadline_s=60)
+            eventually(lambda: published.all()[-1].at_ms > up_ms, "measuring goes on", deadline_s=60)
             taken = [m.at_ms for m in published.all()]
             assert taken == sorted(taken)
             ready_ms = up_ms - 2_000  # the broker answers a moment before start() returns
             assert not [at_ms for at_ms in taken if down_ms < at_ms < ready_ms]
             produce(kafka.bootstrap, "orders", 0, records=100)
-            eventually(lambda: published.of("orders", 0)[-1].bytes_per_s > 0 or None, "rates are measured again")
+            eventually(lambda: published.of("orders", 0)[-1].bytes_per_s > 0, "rates are measured again")
     finally:
         kafka.stop()
 

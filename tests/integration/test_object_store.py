@@ -1,7 +1,6 @@
 """A warehouse behind S3's protocol, served by a real HTTP server: no Hadoop jars, only the catalog's own settings."""
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,15 +11,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate.kafka.embedded import EmbeddedKafka
-from tests.integration.pipeline_harness import PipelineRun, eventually
+from tests.eventually import eventually
+from tests.integration.pipeline_harness import PipelineRun
+from tests.ports import free_port
 
 KEY = {"s3.access-key-id": "someone", "s3.secret-access-key": "secret", "s3.region": "us-east-1"}
 
 
 @pytest.fixture
 def s3_endpoint(tmp_path: Path) -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with (tmp_path / "s3.log").open("wb") as log:
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
         server = subprocess.Popen(command, stdout=log, stderr=log)

@@ -59,7 +59,7 @@ def test_a_pipeline_is_examined_and_its_decisions_explained_before_while_and_aft
         broker.bootstrap, {}, {topic: 2}, Steady.spread(partitions, 1e5), FixedSize(300), pace=NoWaiting()
     )
     with running(pipeline, spark):
-        reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.slo)
+        reader = StatusReader(pipeline)
         load.run(count=2000)
         wait_for(reader, lambda s: bool(s.consumers) and s.rows > 0 and s.lag_records == 0, "everything lands")
         reader.close()

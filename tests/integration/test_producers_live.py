@@ -6,7 +6,7 @@ Node 1 leads partition 0, node 2 leads 1 and 2, node 3 leads 3. Without node 2 i
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.producers.confluent import BalancedProducer
 from headgate.producers.spark import BalancedSink
+from tests.eventually import eventually
 
 REPLICAS = [[1, 3], [2, 3], [2, 1], [3, 1]]
 Leaders = dict[int, tuple[int, ...]]
@@ -164,14 +165,6 @@ def read(bootstrap: str, topic: str) -> list[tuple[int, bytes]]:
         found += [(m.partition() or 0, m.value() or b"") for m in consumer.consume(1000, 1.0) if m.error() is None]
     consumer.close()
     return found
-
-
-def eventually(condition: Callable[[], bool], what: str, deadline_s: float = 90) -> None:
-    until = time.monotonic() + deadline_s
-    while not condition():
-        if time.monotonic() > until:
-            pytest.fail(f"after {deadline_s:g} s still not: {what}")
-        time.sleep(0.05)
 
 
 def per_node(counts: Counter[int], phase: str) -> list[int]:

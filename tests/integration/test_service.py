@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -28,7 +27,6 @@ from headgate.controller.drain import lag_records
 from headgate.controller.service import Service
 from headgate.controller.status import PipelineStatus, StatusReader
 from headgate.errors import ConfigError, KafkaUnavailable, SetupError
-from headgate.kafka.channel import Topics
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_pace import NoWaiting
@@ -41,6 +39,7 @@ from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
 from headgate.model.messages import DecisionRecord
 from headgate.simulation.workload_shapes import Steady, Step
+from tests.ports import free_port
 
 DEADLINE_S = 120.0
 
@@ -104,7 +103,7 @@ def test_consumers_follow_the_load_up_and_down_and_every_record_lands_once(
     prepare_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), {topic: 4}, 1)
     writer = threading.Thread(target=lambda: reports.append(generator.run(duration_s=600, stop=stop)), daemon=True)
     with running(pipeline, spark):
-        reader = StatusReader(settings, Topics(pipeline.name), pipeline.slo)
+        reader = StatusReader(pipeline)
         wait_for(reader, lambda s: owners(s) == 1, "one consumer for an idle topic")
         writer.start()
         wait_for(reader, lambda s: owners(s) >= 3, "three consumers for 240 kB/s at 80 kB/s each")
@@ -162,7 +161,7 @@ def test_a_dry_run_decides_and_touches_nothing(
     pipeline = write_pipeline(tmp_path, broker.bootstrap, unique)
     prepare_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), {f"{unique}-a": 3}, 1)
     with running(pipeline, spark, dry_run=True):
-        reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.slo)
+        reader = StatusReader(pipeline)
         wait_for(reader, lambda s: any(d.outcome == "dry-run" for d in reader.decisions), "a decision")
         assert reader.refresh().consumers == ()
         reader.close()
@@ -176,9 +175,7 @@ def json_lines(said: str) -> list[dict[str, Any]]:
 def test_a_fleet_of_threads_whose_spark_dies_says_so_in_json_and_the_next_start_goes_on(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        metrics_port = probe.getsockname()[1]
+    metrics_port = free_port()
     pipeline = write_pipeline(tmp_path, broker.bootstrap, unique, f"metrics_port: {metrics_port}")
     partitions = [TopicPartition(f"{unique}-a", n) for n in range(2)]
     LoadGenerator(
@@ -279,7 +276,7 @@ def test_with_a_warm_spare_growing_does_not_wait_for_a_start(
     load = LoadGenerator(broker.bootstrap, {}, {topic: 2}, Steady.spread(partitions, 150e3), FixedSize(400))
     reports = list[LoadReport]()
     with running(pipeline, spark):
-        reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.slo)
+        reader = StatusReader(pipeline)
         wait_for(reader, lambda s: owners(s) == 1 and len(s.consumers) == 2, "one owner and one spare")
         reports.append(load.run(duration_s=15))
         wait_for(reader, lambda s: any(d.consumers_after == 2 for d in applied(reader)), "a second owner")
@@ -304,7 +301,7 @@ def test_a_consumer_that_gets_a_noisy_neighbour_is_noticed_and_relieved(
     stop, reports = threading.Event(), list[LoadReport]()
     writer = threading.Thread(target=lambda: reports.append(load.run(duration_s=600, stop=stop)), daemon=True)
     with running(pipeline, spark):
-        reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.slo)
+        reader = StatusReader(pipeline)
         writer.start()
         status = wait_for(reader, lambda s: owners(s) == 2, "a partition of 60 kB/s for each of two consumers")
         victim = max(c.consumer_id for c in status.consumers)

@@ -18,7 +18,8 @@ from headgate.lake.skips import keep_skips
 from headgate.lake.tables import open_catalog
 from headgate.model import Skip, TopicPartition
 from headgate.model.messages import ConsumerState
-from tests.integration.pipeline_harness import PipelineRun, eventually
+from tests.eventually import eventually
+from tests.integration.pipeline_harness import PipelineRun
 
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -233,7 +234,7 @@ def test_what_was_skipped_stays_on_record_when_its_snapshots_are_expired(
 
 def problems(run: PipelineRun) -> tuple[str, ...]:
     """What `headgate status` shows as problems."""
-    reader = StatusReader(run.settings, run.names, run.pipeline.slo)
+    reader = StatusReader(run.pipeline)
     try:
         return reader.refresh().problems
     finally:

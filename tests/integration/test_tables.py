@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from headgate.cli.main import app
+from headgate.controller.assembly import channel_of
 from headgate.errors import KafkaUnavailable
 from headgate.kafka import offsets
 from headgate.kafka.embedded import EmbeddedKafka
@@ -19,7 +20,8 @@ from headgate.lake.maintenance import sweep_orphans
 from headgate.lake.tables import open_catalog
 from headgate.model import TopicPartition
 from headgate.model.messages import LedgerState
-from tests.integration.pipeline_harness import PipelineRun, eventually, new_name
+from tests.eventually import eventually
+from tests.integration.pipeline_harness import PipelineRun, new_name
 
 
 def as_json(*values: dict[str, Any]) -> list[bytes]:
@@ -245,6 +247,23 @@ def test_latest_is_waited_for_when_the_brokers_do_not_say_at_once_where_it_is(
         assert not answers
         state = run.messages(run.names.ledger, LedgerState)[-1]
         assert sorted(p.next for p in state.positions) == [0, 5]
+
+
+def test_a_table_that_was_given_up_is_nobodys_lag_or_problem(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, [{"name": "lake.old"}], {"t": 1}) as run:
+        run.produce("t", [b"x"] * 10)
+        run.run()
+        run.wait_until_landed()
+        run.stop()
+        run.reload([{"name": "lake.new"}])
+        run.produce("t", [b"x"] * 5)
+        run.run()
+        run.wait_until_landed()
+        run.stop()
+        lags = {p: 15 - at for p, at in channel_of(run.pipeline).ledger().items()}
+        assert lags == {("lake.new", TopicPartition(run.topic("t"), 0)): 0}
 
 
 def test_a_filter_that_spark_knows_to_be_empty_is_counted_and_holds_nobody_up(

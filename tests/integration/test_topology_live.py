@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from headgate.kafka.topology import ClusterReader, measured_records_per_s
 from headgate.model import TopicPartition
 from headgate.topology.cluster import Topology
 from headgate.topology.reassignment import Reassignment
+from tests.eventually import eventually
 
 QUIET = {"log_level": 0}
 
@@ -54,14 +55,6 @@ def _known(topology: Topology, name: str) -> bool:
 def delete(admin: AdminClient, name: str) -> None:
     admin.delete_topics([name])[name].result(30)
     eventually(lambda: all(t.name != name for t in ClusterReader(admin).read().topics), f"{name} is gone")
-
-
-def eventually(condition: Callable[[], bool], what: str, deadline_s: float = 60) -> None:
-    until = time.monotonic() + deadline_s
-    while not condition():
-        if time.monotonic() > until:
-            pytest.fail(f"after {deadline_s:g} s still not: {what}")
-        time.sleep(0.05)
 
 
 def headgate(*words: str) -> tuple[int, str]:

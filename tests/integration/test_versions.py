@@ -17,7 +17,8 @@ from headgate.kafka.codec import VERSION, encode
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.model.messages import ConsumerState, ControllerState, DecisionRecord, StateQuery
 from tests.announcements import announce
-from tests.integration.pipeline_harness import PipelineRun, eventually
+from tests.eventually import eventually
+from tests.integration.pipeline_harness import PipelineRun
 
 TABLES = [{"name": "lake.t"}]
 

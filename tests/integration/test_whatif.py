@@ -106,12 +106,11 @@ def test_a_pipeline_that_ran_can_be_replayed_and_asked_what_policies_would_do(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
 ) -> None:
     file, pipeline = write_pipeline(tmp_path, broker.bootstrap, unique)
-    topics, settings = Topics(pipeline.name), librdkafka_settings(pipeline)
     service = Service(pipeline, session=lambda: spark)
     with load(broker, f"{unique}-a") as reports:
         service.start()
         try:
-            reader = StatusReader(settings, topics, pipeline.slo)
+            reader = StatusReader(pipeline)
             try:
                 wait_until(reader, 2)
                 now = told("plan", str(file), "--policy", "all")

@@ -22,7 +22,8 @@ from headgate.model.messages import (
     StateQuery,
     StopConsuming,
 )
-from tests.integration.pipeline_harness import PipelineRun, RunningWorker, eventually
+from tests.eventually import eventually
+from tests.integration.pipeline_harness import PipelineRun, RunningWorker
 
 TABLES = [{"name": "lake.t"}]
 KILOBYTE = b"x" * 1_000

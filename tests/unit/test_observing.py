@@ -187,6 +187,15 @@ def test_without_usable_rates_nothing_is_said_in_records(size: float, records: f
 # What a plan reads
 
 
+def everything(table: str, topic: str) -> bool:
+    return True
+
+
+def test_a_table_that_the_pipeline_has_no_more_is_nobodys_lag() -> None:
+    now = situation(heard(), 10.0, 1.0, _one, lambda table, topic: table != "x", now_s=1002.0)
+    assert now.seen.partitions[A].lag_records == 0
+
+
 def heard(*events: ConsumerState | ConsumerLeft, measurements: tuple[Measurement, ...] | None = None) -> Heard:
     ledger = LedgerState("x", 1, "c", 1, 1, True, (Position("x", "t", 0, 90),), (), 0)
     found = (measured(1000, 100, 40), measured(1001, 110, 45)) if measurements is None else measurements
@@ -194,7 +203,14 @@ def heard(*events: ConsumerState | ConsumerLeft, measurements: tuple[Measurement
 
 
 def test_a_running_pipeline_is_seen_as_it_is_now() -> None:
-    now = situation(heard(beat(1, 1000.5, (A,), 5000.0), beat(2, 1001, (B,))), 10.0, 1.0, _one, now_s=1002.0)
+    now = situation(
+        heard(beat(1, 1000.5, (A,), 5000.0), beat(2, 1001, (B,))),
+        10.0,
+        1.0,
+        _one,
+        everything,
+        now_s=1002.0,
+    )
     assert not now.is_past
     assert now.age_s == 1.0
     assert now.seen.at_s == 1002.0
@@ -214,7 +230,7 @@ def test_a_stopped_pipeline_is_seen_as_of_its_last_measurement_with_the_consumer
         ConsumerLeft(2, "x", 901_000, "stopped"),
         ConsumerLeft(1, "crashed", 1_005_000, "stopped"),  # after the last measurement: it was there then
     ]
-    now = situation(heard(*said), 10.0, 1.0, _one, now_s=5000.0)
+    now = situation(heard(*said), 10.0, 1.0, _one, everything, now_s=5000.0)
     assert now.is_past
     assert now.age_s == 3999.0
     assert now.seen.age_s == 0.0
@@ -232,7 +248,7 @@ def test_a_newer_life_is_believed() -> None:
 
 def test_nothing_measured_is_an_error_that_says_what_to_do() -> None:
     with pytest.raises(HeadgateError, match="start the pipeline"):
-        situation(heard(measurements=()), 10.0, 1.0, _one, now_s=1.0)
+        situation(heard(measurements=()), 10.0, 1.0, _one, everything, now_s=1.0)
 
 
 class Says:
@@ -255,7 +271,7 @@ class Says:
     ],
 )
 def test_an_answer_says_what_would_change(following: Assignment | None, action: str, after: int, moves: int) -> None:
-    seen = situation(heard(beat(1, 1001, (A,)), beat(2, 1001, (B,))), 10.0, 1.0, _one, now_s=1002.0).seen
+    seen = situation(heard(beat(1, 1001, (A,)), beat(2, 1001, (B,))), 10.0, 1.0, _one, everything, now_s=1002.0).seen
     decision = Decision(following, "why", "t", rejected=(Alternative("x", "y"),), alerts=(Alert("a", "b"),))
     answer = Answer.of("says", Says(decision), seen)
     assert (answer.action, answer.consumers_before, answer.consumers_after, answer.moves) == (action, 2, after, moves)

@@ -185,3 +185,65 @@ def test_who_owns_a_partition_already_knows_better_where_to_go_on() -> None:
     positions.announced(announce(("t", 0, 10, 40)), 0.0)
     positions.go_on([Position(TABLE, "t", 0, 25)])
     assert positions.reading(TABLE, [T0]) == {T0: 40}
+
+
+def test_if_those_announcements_come_to_nothing_and_no_record_follows_it_starts_again_at_the_ledger_in_time() -> None:
+    positions = fresh(p0=10, p1=10)
+    positions.go_on([Position(TABLE, "t", 0, 25), Position(TABLE, "t", 1, 25)])
+    positions.reading(TABLE, [T0, T1])
+    assert positions.start_again(TABLE, 100.0, 60.0) == []
+    positions.on_ledger(state(2, p0=10, p1=25), "life")  # the other partition's came through
+    assert positions.start_again(TABLE, 160.0, 60.0) == []
+    assert positions.start_again(TABLE, 161.0, 60.0) == [T0]
+    assert positions.reading(TABLE, [T0, T1]) == {T0: 10, T1: 25}
+    assert positions.start_again(TABLE, 999.0, 60.0) == []
+
+
+def test_a_ledger_that_comes_nearer_is_given_more_time() -> None:
+    positions = fresh(p0=10)
+    positions.go_on([Position(TABLE, "t", 0, 25)])
+    positions.start_again(TABLE, 100.0, 60.0)
+    positions.on_ledger(state(2, p0=15), "life")
+    assert positions.start_again(TABLE, 161.0, 60.0) == []
+    assert positions.start_again(TABLE, 222.0, 60.0) == [T0]
+    assert positions.reading(TABLE, [T0]) == {T0: 15}
+
+
+def test_what_is_announced_and_has_no_verdict_is_waited_for() -> None:
+    positions = fresh(p0=10, p1=10)
+    positions.go_on([Position(TABLE, "t", 1, 20)])
+    positions.reading(TABLE, [T0, T1])
+    positions.start_again(TABLE, 0.0, 60.0)
+    positions.announced(announce(("t", 0, 10, 20)), 0.0)
+    assert positions.start_again(TABLE, 61.0, 60.0) == [T1]
+    assert positions.reading(TABLE, [T0, T1]) == {T0: 20, T1: 10}
+
+
+def test_a_table_that_was_rolled_back_is_read_again_though_no_record_follows() -> None:
+    positions = fresh(p0=9000)
+    positions.reading(TABLE, [T0])
+    positions.on_ledger(state(1, p0=4000), "life")
+    positions.start_again(TABLE, 0.0, 60.0)
+    assert positions.start_again(TABLE, 61.0, 60.0) == [T0]
+    assert positions.reading(TABLE, [T0]) == {T0: 4000}
+
+
+def test_a_cycle_under_way_does_not_fit_once_its_partition_started_again() -> None:
+    positions = fresh(p0=10)
+    positions.go_on([Position(TABLE, "t", 0, 25)])
+    positions.reading(TABLE, [T0])
+    positions.start_again(TABLE, 0.0, 60.0)
+    positions.taken(TABLE, [Range(T0, 25, 30)])
+    positions.start_again(TABLE, 61.0, 60.0)
+    assert positions.reading(TABLE, [T0]) == {T0: 10}
+    assert not positions.fits(TABLE, [Range(T0, 25, 30)])
+
+
+def test_nothing_is_handed_on_of_announcements_behind_a_refused_one() -> None:
+    positions = fresh(p0=0)
+    positions.reading(TABLE, [T0])
+    first, second = announce(("t", 0, 0, 10)), announce(("t", 0, 10, 20))
+    positions.announced(first, 0.0)
+    positions.announced(second, 0.0)
+    positions.on_ledger(state(2, (verdict(first, False),), p0=4), "life")
+    assert positions.reached([T0]) == ()

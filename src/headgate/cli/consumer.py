@@ -11,7 +11,6 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from prometheus_client import start_http_server
 
 from headgate.cli.errors import exit_with_one_line
 from headgate.cli.logs import LogFormat, LogFormatOption, log_to
@@ -23,7 +22,13 @@ def consumer(
     folder: Annotated[
         Path | None, typer.Option(help="Where it keeps its state; default <home>/consumers/<id>.", metavar="DIR")
     ] = None,
-    metrics_port: Annotated[int | None, typer.Option(help="Serve Prometheus metrics on this port.")] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Serve Prometheus metrics on this port.",
+            show_default="any that is free, if the pipeline file has a metrics_port",
+        ),
+    ] = None,
     metrics_address: Annotated[str, typer.Option(help="Address to serve metrics on.")] = "127.0.0.1",
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every cycle.")] = False,
     log_format: LogFormatOption = LogFormat.text,
@@ -53,11 +58,17 @@ def consumer(
         )
         from headgate.consumer.worker import Worker
         from headgate.controller.metrics import show_build
+        from headgate.metrics_endpoint import consumer_part, serve
 
-    if metrics_port is not None:
+    endpoint = None
+    if metrics_port is not None or pipeline.metrics_port is not None:
         show_build()
-        start_http_server(metrics_port, addr=metrics_address)
-    Worker(pipeline, id, session.result, folder).run(stop, kill)
+        endpoint = serve(metrics_port or 0, metrics_address, pipeline.home, pipeline.name, consumer_part(id))
+    try:
+        Worker(pipeline, id, session.result, folder).run(stop, kill)
+    finally:
+        if endpoint is not None:
+            endpoint.withdraw()
 
 
 if __name__ == "__main__":

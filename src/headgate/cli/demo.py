@@ -199,7 +199,6 @@ def _show(console: Console, home: Path, bootstrap: str, minutes: float, seed: in
     from headgate.config.loader import load_pipeline
     from headgate.controller.service import Service, SharedSession
     from headgate.controller.status import StatusReader
-    from headgate.kafka.channel import Topics
 
     file = home / PIPELINE_IN_HOME
     file.write_text(_PIPELINE.format(bootstrap=bootstrap, ddl=FIELDS_DDL))
@@ -215,7 +214,7 @@ def _show(console: Console, home: Path, bootstrap: str, minutes: float, seed: in
     with console.status("starting Spark and the first consumer"):
         session()
         service.start()
-        reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.slo)
+        reader = StatusReader(pipeline)
         _wait_for_a_consumer(reader, stop, service.failed)
     writer.start()
     samples: list[Sample] = []

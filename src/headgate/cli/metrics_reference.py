@@ -13,7 +13,7 @@ SOURCES = (
     ("headgate.kafka.monitor", "monitor"),
     ("headgate.controller.metrics", "controller"),
     ("headgate.consumer.accounts", "consumer"),
-    ("headgate.lake.committer", "committer"),
+    ("headgate.lake.commit_report", "committer"),
     ("headgate.lake.upkeep", "committer"),
     ("headgate.groups.controller", "group run"),
     ("headgate.collectors.metrics", "collect"),
@@ -25,10 +25,11 @@ _HEAD = """\
 
 <!-- Written by headgate.cli.metrics_reference from the code; change the texts there. -->
 
-`metrics_port: 9100` in the pipeline file serves Prometheus metrics on loopback from the `run` process;
-`headgate consumer --metrics-port` those of one consumer. Times are in seconds and sizes in bytes; names ending in
-`_total` only grow, and begin again at 0 when the process does; ratios lie between 0 and 1. A part's metrics are served
-by the process it runs in: with `--roles`, or a fleet of processes, scrape each. `headgate group run` serves its own
+`metrics_port: 9100` in the pipeline file serves Prometheus metrics on loopback from the `run` process. Consumers of a
+fleet of processes serve theirs on free ports; all write where to `<home>/metrics/*.json`, which Prometheus reads
+([how](operate.md#metrics-dashboard-alerts-logs)). `headgate consumer --metrics-port` is for consumers elsewhere. Times
+are in seconds and sizes in bytes; names ending in `_total` only grow, and begin again at 0 when the process does;
+ratios lie between 0 and 1. A part's metrics are served by the process it runs in. `headgate group run` serves its own
 under `/metrics` at the address that it prints, `headgate collect --metrics-port` on loopback.
 
 """

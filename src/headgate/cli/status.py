@@ -38,7 +38,7 @@ def status(
     pipeline = load_pipeline(find_pipeline(file, home))
     log_to(None)
     check_it_ran(pipeline)
-    reader = StatusReader(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.slo)
+    reader = StatusReader(pipeline)
     try:
         if output is Output.json:
             typer.echo(json.dumps(as_json(reader.refresh()), indent=2))

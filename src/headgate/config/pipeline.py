@@ -82,8 +82,8 @@ class Pipeline(Section):
         default=None,
         ge=1,
         le=65535,
-        description="Port for Prometheus metrics. Default: none are served, so that two pipelines never fight for a "
-        "port.",
+        description="Port for Prometheus metrics; consumers in processes take any that is free and note it in "
+        "<home>/metrics. Default: none are served, so that two pipelines never fight for a port.",
     )
 
     _file: Path | None = PrivateAttr(default=None)
@@ -113,6 +113,10 @@ class Pipeline(Section):
     def tables_of(self, topic: str) -> tuple[Table, ...]:
         """The tables that take this topic's records, in the file's order."""
         return tuple(table for table in self.tables if table.matches(topic)) if self.matches(topic) else ()
+
+    def takes(self, table: str, topic: str) -> bool:
+        """Whether a table of this name takes the topic: earlier versions of the file may have had others."""
+        return any(one.name == table for one in self.tables_of(topic))
 
     def describe(self) -> dict[str, Any]:
         """Every setting in force, as plain values that can be printed: secrets are shown as ***."""

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,15 +47,20 @@ def options(class_path: Sequence[Path], folder: Path | None = None) -> tuple[str
 
 
 def make_beside() -> None:
-    """Has it made by a process of its own, unless it is there; nobody waits for it."""
-    if not path_of(jars.resolve(jars.SPARK)).exists():
-        subprocess.Popen(
+    """Has it made by a process of its own, unless it is there or could not be made before; nobody waits for it."""
+    archive = path_of(jars.resolve(jars.SPARK))
+    if archive.exists() or _failure(archive).exists():
+        return
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with archive.with_suffix(".log").open("wb") as output:
+        process = subprocess.Popen(
             [sys.executable, "-m", __name__],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    threading.Thread(target=process.wait, daemon=True).start()
 
 
 def make(folder: Path | None = None) -> Path:
@@ -66,13 +72,22 @@ def make(folder: Path | None = None) -> Path:
     ):
         if not archive.exists():
             written = Path(scratch, archive.name)
-            _load_classes(Path(scratch), f"-XX:ArchiveClassesAtExit={written}")
-            if not written.exists():
-                raise SetupError("this Java did not write an archive of its classes; consumers start without one")
-            written.rename(archive)
+            try:
+                _load_classes(Path(scratch), f"-XX:ArchiveClassesAtExit={written}")
+                written.rename(archive)
+            except Exception as error:
+                _failure(archive).write_text(f"{error!r}\n")  # so that it is not tried with every start
+                raise SetupError(
+                    f"this Java did not write an archive of its classes: {error!r}; consumers start without one"
+                ) from error
+            _failure(archive).unlink(missing_ok=True)
             for old in sorted(archive.parent.glob("*.jsa"), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
                 old.unlink()
     return archive
+
+
+def _failure(archive: Path) -> Path:
+    return archive.with_suffix(".failed")
 
 
 def path_of(class_path: Sequence[Path], folder: Path | None = None) -> Path:

@@ -123,7 +123,7 @@ class Cycles:
             self.accounts.failed()
             log.warning("consumer %d, cycle %d: %s", self.id, self.number, error)
             self._drop_all()
-            stop.wait(min(5.0, 0.2 * 2**self._failures))
+            stop.wait(min(_FAILED_WAIT_S, 0.2 * 2 ** min(self._failures, 10)))
 
     def settled(self, outcomes: dict[str, str]) -> None:
         """Tables that heard from the committer: why they start again at the ledger, or empty if all is well."""
@@ -210,7 +210,9 @@ class Cycles:
                 error = future.exception()
                 if error is None:
                     self._drop(table, future.result())
-                elif not isinstance(error, HeadgateError):
+                elif isinstance(error, HeadgateError):
+                    self._put_back(table)
+                else:
                     raise error
 
     def _put_back(self, table: str) -> None:
@@ -229,6 +231,8 @@ class Cycles:
                 log.warning("consumer %d: %s: %s", self.id, table.name, silence)
                 self._patience.failed(table.name, silence, _FAILED_WAIT_S)
                 self._positions.give_up_waiting(table.name)
+            for partition in self._positions.start_again(table.name, now_s, self._settings.commit_deadline_s):
+                log.warning("consumer %d: %s starts again at the ledger for %s", self.id, partition, table.name)
 
     def _announce_missing_tables(self) -> None:
         """A table that does not exist yet is announced empty, so that it is there before its first record."""

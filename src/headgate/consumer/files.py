@@ -1,10 +1,16 @@
 """The warehouse as consumers see it: folders to write into and the files Spark left there. No catalog needed."""
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pyarrow.fs as pafs
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from headgate.config.pipeline import Lake
 from headgate.lake.tables import table_location
+
+log = logging.getLogger(__name__)
 
 
 class Warehouse:
@@ -23,10 +29,21 @@ class Warehouse:
         return filesystem, path, prefix
 
     def remove(self, files: tuple[str, ...]) -> None:
+        """What cannot be removed is left to upkeep: nobody refers to it."""
         for location in files:
             filesystem, path, _ = self.open(location)
-            filesystem.delete_file(path)
+            with _left_to_upkeep(location):
+                filesystem.delete_file(path)
 
     def remove_folder(self, location: str) -> None:
         filesystem, path, _ = self.open(location)
-        filesystem.delete_dir(path)
+        with _left_to_upkeep(location):
+            filesystem.delete_dir(path)
+
+
+@contextmanager
+def _left_to_upkeep(location: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        log.warning("%s is not removed, upkeep will: %s", location, error)

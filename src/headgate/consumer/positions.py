@@ -21,6 +21,9 @@ class _TableBook:
     """Where the cycles under way end, which are not announced yet."""
     unsettled: dict[str, tuple[Announcement, float]] = field(default_factory=dict)
     """Announcements without a verdict, oldest first, and when they were sent."""
+    ahead: dict[TopicPartition, tuple[int, float]] = field(default_factory=dict)
+    """Partitions of which more was announced than the ledger has, though nothing of ours is without a verdict: where
+    the ledger is, and since when."""
     repositioning: bool = False
     """One was refused: nothing more is announced until all have their verdict, then positions restart at the ledger."""
 
@@ -42,7 +45,7 @@ class Positions:
         mine = any(v.incarnation == incarnation and not v.accepted for v in state.verdicts)
         if mine or state.follows(book.state):  # who refuses says where to go on
             book.state = state
-            book.ledger = {TopicPartition(p.topic, p.partition): p.next for p in state.positions}
+            book.ledger = state.following
         for verdict in state.verdicts:
             if verdict.incarnation == incarnation and verdict.announcement_id in book.unsettled:
                 del book.unsettled[verdict.announcement_id]
@@ -64,6 +67,24 @@ class Positions:
         book = self._books[table]
         book.unsettled.clear()
         self._restart(book)
+
+    def start_again(self, table: str, now_s: float, after_s: float) -> list[TopicPartition]:
+        """Partitions whose ledger stands still behind what was announced of them, by whoever gave them to us, or before
+        the table was rolled back: they are read again from the ledger, and given back. Those announcements came to
+        nothing, and if no record follows none of ours will be refused to tell us so."""
+        book = self._books[table]
+        waited_for = {read.partition for announcement, _ in book.unsettled.values() for read in announcement.ranges}
+        ahead = {p: at for p, following in book.next.items() if (at := book.ledger.get(p, following)) < following}
+        book.ahead = {
+            p: book.ahead[p] if book.ahead.get(p, (-1, 0.0))[0] == at else (at, now_s)
+            for p, at in ahead.items()
+            if p not in waited_for
+        }
+        stranded = sorted(p for p, (_, since_s) in book.ahead.items() if now_s - since_s > after_s)
+        for partition in stranded:
+            book.next[partition] = book.ahead.pop(partition)[0]
+            book.taken.pop(partition, None)
+        return stranded
 
     def _restart(self, book: _TableBook) -> None:
         book.repositioning = False
@@ -135,10 +156,10 @@ class Positions:
         return min((at_s for _, at_s in self._books[table].unsettled.values()), default=None)
 
     def reached(self, partitions: Iterable[TopicPartition]) -> tuple[Position, ...]:
-        """How far the announcements of these partitions go, per table."""
+        """How far the announcements of these partitions go, per table; nothing of a table that was just refused one."""
         return tuple(
             Position(table, p.topic, p.partition, book.next[p])
             for table, book in self._books.items()
             for p in sorted(partitions)
-            if p in book.next
+            if p in book.next and not book.repositioning
         )

@@ -109,14 +109,14 @@ def start_session(
         **_class_path(master, paths),
         "spark.local.dir": str(logs / "spark-local"),
         "spark.sql.warehouse.dir": str(logs / "spark-warehouse"),
-        "spark.driver.extraJavaOptions": " ".join(
+        "spark.driver.extraJavaOptions": _quoted(
             (
                 *(class_archive.options(paths) if java_options is None else java_options),
                 "-XX:+UseSerialGC",
                 *_PATIENT_COMPILER,
                 "-Xms128m",  # or the JVM begins with a 64th of the machine's memory and keeps it
                 f"-Dlog4j2.configurationFile={log4j.as_uri()}",
-                f'"-Duser.dir={logs}"',  # Spark leaves a folder where it runs, which would be the user's
+                f"-Duser.dir={logs}",  # Spark leaves a folder where it runs, which would be the user's
             )
         ),
         **(conf or {}),
@@ -128,6 +128,11 @@ def start_session(
         session: SparkSession = builder.getOrCreate()
     _keep_quiet(session)
     return session
+
+
+def _quoted(options: Sequence[str]) -> str:
+    """Folders may have spaces in their names."""
+    return " ".join(f'"{option}"' for option in options)
 
 
 def _class_path(master: str, paths: Sequence[Path]) -> dict[str, str]:

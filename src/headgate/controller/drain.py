@@ -7,7 +7,6 @@ from confluent_kafka.admin import AdminClient
 from headgate.config.pipeline import Pipeline
 from headgate.kafka.channel import BEGINNING, Tail, Topics
 from headgate.kafka.offsets import end_offsets, partitions_where
-from headgate.model import TopicPartition
 from headgate.model.messages import LedgerState
 
 
@@ -23,9 +22,6 @@ def lag_records(pipeline: Pipeline, settings: Mapping[str, str]) -> int:
     ledgers = {word.table: word for word in words if isinstance(word, LedgerState)}
     lag = 0
     for table in pipeline.tables:
-        positions = {
-            TopicPartition(p.topic, p.partition): p.next
-            for p in (ledgers[table.name].positions if table.name in ledgers else ())
-        }
+        positions = ledgers[table.name].following if table.name in ledgers else {}
         lag += sum(max(0, end - positions.get(p, 0)) for p, end in ends.items() if table.matches(p.topic))
     return lag

@@ -2,7 +2,7 @@
 
 The state machine, its commands, acknowledgements and handovers are the ones that run in production; consumers process
 records as the simulator's do, obey commands between two batches and land what they have done. So a policy's run here
-includes everything the controller adds to it: waiting for acknowledgements, for the ledger, for consumers to be ready.
+includes everything the controller adds to it: waiting for acknowledgements and for consumers to be ready.
 """
 
 import itertools

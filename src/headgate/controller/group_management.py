@@ -5,7 +5,7 @@ import logging
 from headgate.controller.commands import Commander
 from headgate.controller.exchange import Exchange
 from headgate.controller.journal import Journal, Timings
-from headgate.controller.ports import Channel, Clock, Event
+from headgate.controller.ports import Clock, Event
 from headgate.controller.reassign import Change
 from headgate.controller.roster import Roster
 from headgate.controller.sentinel import by_readiness
@@ -25,7 +25,6 @@ class GroupManagement:
         change: Change,
         roster: Roster,
         commander: Commander,
-        channel: Channel,
         clock: Clock,
         settings: Settings,
         journal: Journal,
@@ -33,7 +32,6 @@ class GroupManagement:
         self._change = change
         self._roster = roster
         self._commander = commander
-        self._channel = channel
         self._clock = clock
         self._settings = settings
         self._journal = journal

@@ -141,7 +141,7 @@ def _ask_brokers(
         refused=heard.refused,
         recent_rows=sum(c.rows for c in commits),
         recent_rejected=sum(c.rejected for c in commits),
-        problems=_problems(heard.words),
+        problems=_problems(pipeline, heard.words),
     )
 
 
@@ -244,6 +244,7 @@ def voices(words: Iterable[Received]) -> tuple[Voice, ...]:
     return tuple(last[who] for who in sorted(last))
 
 
-def _problems(words: Iterable[Received]) -> tuple[str, ...]:
+def _problems(pipeline: Pipeline, words: Iterable[Received]) -> tuple[str, ...]:
     newest = {w.message.table: w.message for w in words if isinstance(w.message, LedgerState)}
-    return tuple(f"{table}: {problem}" for table, state in sorted(newest.items()) for problem in state.problems)
+    ours = [table.name for table in pipeline.tables if table.name in newest]
+    return tuple(f"{table}: {problem}" for table in sorted(ours) for problem in newest[table].problems)

@@ -2,7 +2,8 @@
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import get_args
 
 from confluent_kafka.admin import AdminClient
@@ -22,7 +23,15 @@ _RECENT_DECISIONS = 200
 class KafkaChannel:
     """Reads with one client, so that it costs one connection per broker whatever it follows."""
 
-    def __init__(self, settings: Mapping[str, str], topics: Topics, send_deadline_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        topics: Topics,
+        takes: Callable[[str, str], bool],
+        send_deadline_s: float = 30.0,
+    ) -> None:
+        """`takes` says whether a table takes a topic; ledgers also speak of those of earlier days."""
+        self._takes = cache(takes)
         self._topics = topics
         self._send_deadline_s = send_deadline_s
         self._admin = AdminClient(dict(settings))
@@ -113,5 +122,6 @@ class KafkaChannel:
         if not state.follows(self._ledgers.get(state.table)):
             return
         self._ledgers[state.table] = state
-        for at in state.positions:
-            self._positions[at.table, TopicPartition(at.topic, at.partition)] = at.next
+        for partition, offset in state.following.items():
+            if self._takes(state.table, partition.topic):
+                self._positions[state.table, partition] = offset

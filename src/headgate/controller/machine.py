@@ -136,9 +136,7 @@ class Controller:
         if change.plan.is_empty:
             self._watch()
             return
-        self._state = GroupManagement(
-            change, self._roster, self._commander, self._channel, self._clock, self._settings, self._journal
-        )
+        self._state = GroupManagement(change, self._roster, self._commander, self._clock, self._settings, self._journal)
         self.history.append("GroupManagement")
         self._arrive(self._state.step([]))  # with spares at hand there is nothing to wait for
 

@@ -94,6 +94,7 @@ def situation(
     stale_after_s: float,
     slot_s: float,
     tables_of: Callable[[str], int],
+    takes: Callable[[str, str], bool],
     now_s: float | None = None,
 ) -> Situation:
     if not heard.measurements:
@@ -111,7 +112,7 @@ def situation(
     loads = {n: load_of(state) for n, state in states.items()}
     seen = observe(
         newest,
-        _positions(heard.ledgers),
+        _positions(heard.ledgers, takes),
         shown_owners(states),
         loads,
         at_s,
@@ -136,11 +137,16 @@ def alive_at(events: Sequence[ConsumerState | ConsumerLeft], at_s: float) -> dic
     return {n: s for n, s in found.items() if abs(at_s - s.at_ms / 1000) < ALIVE_S}
 
 
-def _positions(ledgers: Sequence[LedgerState]) -> dict[tuple[str, TopicPartition], int]:
+def _positions(
+    ledgers: Sequence[LedgerState], takes: Callable[[str, str], bool]
+) -> dict[tuple[str, TopicPartition], int]:
     newest: dict[str, LedgerState] = {}
     for ledger in ledgers:
         if ledger.follows(newest.get(ledger.table)):
             newest[ledger.table] = ledger
     return {
-        (at.table, TopicPartition(at.topic, at.partition)): at.next for word in newest.values() for at in word.positions
+        (table, partition): offset
+        for table, word in newest.items()
+        for partition, offset in word.following.items()
+        if takes(table, partition.topic)
     }

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from prometheus_client import start_http_server
 from pyspark.sql import SparkSession
 
 from headgate import jars
@@ -17,12 +16,13 @@ from headgate.consumer.spark import start_session
 from headgate.controller.assembly import channel_of, controller_of, dry_run_of
 from headgate.controller.fleets import build_fleet
 from headgate.controller.metrics import show_build
-from headgate.errors import ConfigError, ConsumerError, HeadgateError, KafkaUnavailable, SetupError, Superseded
+from headgate.errors import ConfigError, ConsumerError, HeadgateError, KafkaUnavailable, Superseded
 from headgate.fleet import Fleet
 from headgate.kafka.channel import Topics, ensure_topics
 from headgate.kafka.monitor import build_monitor
 from headgate.lake.committer import Committer
 from headgate.lake.upkeep import Maintainer
+from headgate.metrics_endpoint import Endpoint, serve
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +95,7 @@ class Service:
         self._fleet: Fleet | None = None
         self._turn = threading.Lock()
         """Committer and upkeep commit one after the other, not against each other."""
+        self._endpoint: Endpoint | None = None
         self._failure: HeadgateError | None = None
         self.failed = threading.Event()
         """Set when a role cannot go on; `stop` then raises why."""
@@ -104,7 +105,11 @@ class Service:
         self._pipeline.home.mkdir(parents=True, exist_ok=True)
         self._prepare_kafka()
         if self._pipeline.metrics_port is not None:
-            self._serve_metrics(self._pipeline.metrics_port)
+            show_build()
+            part = "run" if self._roles == ROLES else "-".join(sorted(self._roles))
+            self._endpoint = serve(
+                self._pipeline.metrics_port, "127.0.0.1", self._pipeline.home, self._pipeline.name, part
+            )
         if "committer" in self._roles and not self._dry_run:
             self._launch("committer", lambda stop: Committer(self._pipeline, self._settings, turn=self._turn).run(stop))
             if self._pipeline.lake.maintain_every_s is not None:
@@ -146,6 +151,8 @@ class Service:
             else:
                 self._fleet.close()
         self._end("committer")
+        if self._endpoint is not None:
+            self._endpoint.withdraw()
         if self._failure is not None:
             raise self._failure
 
@@ -199,12 +206,3 @@ class Service:
             ) from error
         replication = self._pipeline.kafka.internal_replication or min(3, brokers)
         ensure_topics(admin, Topics(self._pipeline.name), replication, self._pipeline.fleet.max_consumers)
-
-    def _serve_metrics(self, port: int) -> None:
-        show_build()
-        try:
-            start_http_server(port, addr="127.0.0.1")
-        except OSError as error:
-            raise SetupError(
-                f"cannot serve metrics on port {port}: {error.strerror}; set another metrics_port"
-            ) from error

@@ -2,11 +2,11 @@
 
 import time
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
 
-from headgate.config.pipeline import Slo
+from headgate.config.clients import librdkafka_settings
+from headgate.config.pipeline import Pipeline
 from headgate.kafka.channel import BEGINNING, Last, Received, Tail, Topics
 from headgate.lake.latency import merge_quantiles
 from headgate.model import TopicPartition
@@ -90,9 +90,7 @@ class PipelineStatus:
 class StatusReader:
     """Follows the topics; `refresh` takes in what is new and returns the present status."""
 
-    settings: Mapping[str, Any]
-    topics: Topics
-    slo: Slo
+    pipeline: Pipeline
     decisions: list[DecisionRecord] = field(default_factory=list)
     commits: deque[CommitRecord] = field(default_factory=lambda: deque(maxlen=5000))
     cycles: deque[CycleRecord] = field(default_factory=lambda: deque(maxlen=5000))
@@ -102,9 +100,10 @@ class StatusReader:
         self._controller: ControllerState | None = None
         self._measurement: Measurement | None = None
         self._ledgers: dict[str, LedgerState] = {}
-        t = self.topics
+        self._takes = cache(self.pipeline.takes)
+        t = Topics(self.pipeline.name)
         self._tail = Tail(
-            self.settings,
+            librdkafka_settings(self.pipeline),
             {
                 (t.control, 0): Last(500),
                 (t.measurements, 0): Last(1),
@@ -142,7 +141,8 @@ class StatusReader:
             case Measurement() as measurement:
                 self._measurement = measurement
             case LedgerState() as ledger:
-                if ledger.follows(self._ledgers.get(ledger.table)):
+                ours = any(table.name == ledger.table for table in self.pipeline.tables)
+                if ours and ledger.follows(self._ledgers.get(ledger.table)):
                     self._ledgers[ledger.table] = ledger
             case CommitRecord() as commit:
                 self.commits.append(commit)
@@ -157,7 +157,7 @@ class StatusReader:
         recent = [c for c in self.commits if now_s - c.at_ms / 1000 < _RECENT_S]
         weighted = [(c.latency_ms, c.rows + c.rejected) for c in recent if c.latency_ms]
         p50, p99 = merge_quantiles(weighted, 0.5), merge_quantiles(weighted, 0.99)
-        at_goal = merge_quantiles(weighted, self.slo.quantile)
+        at_goal = merge_quantiles(weighted, self.pipeline.slo.quantile)
         last_commit_ms = max((ledger.at_ms for ledger in self._ledgers.values()), default=None)
         controller = self._controller
         counted = {one.consumer_id: one.counted_bytes_per_s for one in controller.capacities} if controller else {}
@@ -183,7 +183,7 @@ class StatusReader:
             partitions=self._partitions(now_s),
             latency_p50_s=None if p50 is None else p50 / 1000,
             latency_p99_s=None if p99 is None else p99 / 1000,
-            slo_met=None if at_goal is None else at_goal <= 1000 * self.slo.latency_s,
+            slo_met=None if at_goal is None else at_goal <= 1000 * self.pipeline.slo.latency_s,
             commits_per_minute=sum(1 for c in recent if c.announcements),
             rows=sum(c.rows for c in recent),
             refused=sum(c.refused for c in recent),
@@ -208,9 +208,9 @@ class StatusReader:
         }
         lowest: dict[TopicPartition, int] = {}
         for ledger in self._ledgers.values():
-            for position in ledger.positions:
-                partition = TopicPartition(position.topic, position.partition)
-                lowest[partition] = min(position.next, lowest.get(partition, position.next))
+            for partition, offset in ledger.following.items():
+                if self._takes(ledger.table, partition.topic):
+                    lowest[partition] = min(offset, lowest.get(partition, offset))
         found = []
         for rate in self._measurement.rates:
             partition = TopicPartition(rate.topic, rate.partition)

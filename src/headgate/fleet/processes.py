@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from headgate.errors import FleetError
+from headgate.metrics_endpoint import consumer_part, target_file
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,8 @@ class Identity:
 class ProcessFleet:
     def __init__(self, command: Callable[[int], list[str]], home: Path, stop_deadline_s: float = 30.0) -> None:
         self._command = command
-        self._folder = home.absolute() / "consumers"
+        self._home = home.absolute()
+        self._folder = self._home / "consumers"
         self._stop_deadline_s = stop_deadline_s
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         """By pid, only to reap them; adopted consumers are not our children."""
@@ -173,6 +175,7 @@ class ProcessFleet:
             time.sleep(0.01)
         self._reap()
         self._force_after.pop(consumer_id, None)
+        target_file(self._home, consumer_part(consumer_id)).unlink(missing_ok=True)
         self._pid_file(consumer_id).unlink(missing_ok=True)
 
     def _marked(self, mark: str) -> list[psutil.Process]:

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient
-from prometheus_client import Counter, Gauge, Histogram
 from pyiceberg.catalog import Catalog
 
 from headgate.config.pipeline import Pipeline
@@ -23,32 +22,14 @@ from headgate.failpoints import reach
 from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics
 from headgate.kafka.offsets import GroupMirror, beginning_offsets, end_offsets, partitions_where, topic_ids
 from headgate.lake.commit import CommitResult, TableCommitter
+from headgate.lake.commit_report import report, show_problems
 from headgate.lake.compaction import NOBODY_ELSE
-from headgate.lake.latency import commit_latency_ms
 from headgate.lake.maintenance import expire_snapshots, snapshots_to_keep
 from headgate.lake.tables import open_catalog
 from headgate.model import Announcement, TopicPartition
-from headgate.model.messages import CommitRecord, LedgerState, Position, Verdict
+from headgate.model.messages import LedgerState, Position, Verdict
 
 log = logging.getLogger(__name__)
-
-_COMMITS = Counter("headgate_commits_total", "Snapshots committed", ["table"])
-_CONFLICTS = Counter("headgate_commit_conflicts_total", "Commits refused by the catalog and tried again", ["table"])
-_REFUSED = Counter("headgate_announcements_refused_total", "Announcements that did not follow the ledger", ["table"])
-_ROWS = Counter("headgate_rows_total", "Rows made visible in the lake", ["table"])
-_BYTES = Counter("headgate_committed_bytes_total", "Payload bytes (key and value) of the records committed", ["table"])
-_REJECTED = Counter("headgate_rejected_records_total", "Records sent to the rejected table", ["table"])
-_SKIPPED = Counter("headgate_skipped_offsets_total", "Offsets Kafka itself did not hold", ["table"])
-_COMMIT_DURATION = Histogram("headgate_commit_duration_seconds", "Duration of a commit, retries included", ["table"])
-_LATENCY = Gauge(
-    "headgate_latency_seconds",
-    "Commit time minus Kafka timestamp, records of the last commit",
-    ["table", "quantile"],
-)
-_SLO_RATIO = Gauge("headgate_slo_ratio", "Share of the last commit's records within slo.latency_s, 0 to 1", ["table"])
-_SLO_GOAL = Gauge("headgate_slo_goal_ratio", "The share that the pipeline file asks for: slo.quantile")
-_LAST_COMMIT = Gauge("headgate_last_commit_timestamp_seconds", "When the last snapshot was committed", ["table"])
-_PROBLEMS = Gauge("headgate_table_problems", "What keeps topics out of this table; status says more", ["table"])
 
 HEARTBEAT_S = 5.0
 _IDLE_S = 1.0
@@ -56,6 +37,8 @@ _IDLE_S = 1.0
 _POLL_S = 0.1
 _EXPIRE_EVERY = 25
 _MOST_PENDING = 5_000
+_LONGEST_REST_S = 10.0
+"""Between two tries at a table that fails."""
 
 
 @dataclass
@@ -73,6 +56,13 @@ class _TableState:
     """Announcements before this offset are settled, as last told."""
     problems: tuple[str, ...] = ()
     """As last told."""
+    failures: int = 0
+    """Commits that failed in a row."""
+    rests_until: float = 0.0
+
+    def failed(self) -> None:
+        self.failures += 1
+        self.rests_until = time.monotonic() + min(_LONGEST_REST_S, 2.0 ** min(self.failures - 1, 10))
 
 
 class Committer:
@@ -133,9 +123,11 @@ class Committer:
         """Everything announced before the stop is committed, so that a clean stop leaves no work to repeat."""
         try:
             for _ in range(3):
-                self.turn()
+                self.turn(last=True)
                 if not any(state.pending for state in self._tables.values()):
                     break
+            else:
+                log.warning("committer stopped with announcements left for its successor")
         except HeadgateError as error:
             log.warning("committer stopped with announcements left for its successor: %s", error)
         finally:
@@ -143,12 +135,13 @@ class Committer:
             if self._tail is not None:
                 self._tail.close()
 
-    def turn(self) -> None:
-        """One commit interval: take in announcements, commit every table that has some, publish, mirror."""
+    def turn(self, last: bool = False) -> None:
+        """One commit interval: take in announcements, commit every table that has some, publish, mirror. A table that
+        fails rests for a while, unless there is no later."""
         self._open()
         self._discover()
         tail = self._follow()
-        if sum(len(s.pending) for s in self._tables.values()) < _MOST_PENDING:
+        if sum(len(s.pending) for s in self._tables.values() if not s.failures) < _MOST_PENDING:
             while batch := tail.poll(0.0):
                 for received in batch:
                     self._take(received.message)
@@ -156,16 +149,17 @@ class Committer:
         named = {read.partition.topic for s in self._tables.values() for a in s.pending for read in a.ranges}
         self._topic_ids.update(topic_ids(self._admin, named, deadline_s=5))
         settled_to = tail.next[self._topics.announcements, 0]
-        failures = []
         for state in self._tables.values():
+            if time.monotonic() < state.rests_until and not last:
+                continue
             try:
                 self._commit(state, settled_to)
+                state.failures = 0
             except LakeError as error:  # one table's trouble does not stop the others
-                failures.append(error)
+                log.warning("committer: %s", error)
+                state.failed()
                 self._complain(state, str(error))
         self._mirror()
-        if failures:
-            raise LakeError("; ".join(map(str, failures))) from failures[0]
 
     def _open(self) -> None:
         """Not in the constructor: a catalog that is down when the committer starts is waited for, as later on."""
@@ -181,7 +175,10 @@ class Committer:
         elif announcement.table not in self._tables:
             log.warning("ignored an announcement for table %s, which this pipeline lacks", announcement.table)
         else:
-            self._tables[announcement.table].pending.append(announcement)
+            state = self._tables[announcement.table]
+            # Of a table that fails only so many are kept: what is dropped is announced again, the ledger knows.
+            if not (state.failures and len(state.pending) >= _MOST_PENDING):
+                state.pending.append(announcement)
 
     def _follow(self) -> Tail:
         """The announcements, from where the tables' ledgers are settled. A new table has none before the others'."""
@@ -231,7 +228,7 @@ class Committer:
         new_table = not state.placed and not state.last.ledger.next
         if new_table and (said := self._published().get(state.committer.name)):
             # An earlier committer placed them and consumers may have read from there: its word stands.
-            state.partitions.update({TopicPartition(p.topic, p.partition): p.next for p in said.positions})
+            state.partitions.update(said.following)
         new = partitions - state.last.ledger.next.keys() - state.partitions.keys()
         if new:
             if new_table and not state.partitions and self._pipeline.start_from == "latest":
@@ -289,7 +286,7 @@ class Committer:
         state.settled_to = settled_to
         self._tell(state, result, tuple(verdicts), tuple(map(_made_anew, sorted(result.made_anew))))
         if result.committed or result.refused:
-            self._outbox.send(self._topics.commits, self._record(table, result, now_ms))
+            self._outbox.send(self._topics.commits, report(self.name, table, result, now_ms, self._pipeline.slo))
         self._outbox.flush()
         reach("commit.published")
 
@@ -321,53 +318,9 @@ class Committer:
         for problem in set(problems) - set(state.problems):
             log.error("%s: %s", table, problem)
         state.problems = problems
-        _PROBLEMS.labels(table).set(len(problems))
+        show_problems(table, len(problems))
         self._outbox.send(self._topics.ledger, message, key=table)
         state.published_at = time.monotonic()
-
-    def _record(self, table: str, result: CommitResult, now_ms: int) -> CommitRecord:
-        cycles = [a.stats for a in result.committed]
-        record = CommitRecord(
-            table=table,
-            at_ms=now_ms,
-            committer=self.name,
-            sequence=result.ledger.sequence,
-            snapshot_id=result.snapshot_id,
-            announcements=len(result.committed),
-            refused=len(result.refused),
-            files=sum(len(a.files) for a in result.committed),
-            rows=sum(c.rows for c in cycles),
-            payload_bytes=sum(c.payload_bytes for c in cycles),
-            rejected=sum(c.rejected for c in cycles),
-            filtered=sum(c.filtered for c in cycles),
-            skipped=sum(a.skipped for a in result.committed),
-            duration_s=result.duration_s,
-            conflicts=result.conflicts,
-            latency_ms=commit_latency_ms(cycles, now_ms),
-            reached=result.ledger.reached(),
-        )
-        log.info(
-            "%s: snapshot %d with %d rows of %d announcements in %.2f s, %d refused",
-            *(table, record.snapshot_id, record.rows, record.announcements, record.duration_s, record.refused),
-        )
-        _COMMITS.labels(table).inc(bool(result.committed))
-        _CONFLICTS.labels(table).inc(record.conflicts)
-        _REFUSED.labels(table).inc(record.refused)
-        _ROWS.labels(table).inc(record.rows)
-        _BYTES.labels(table).inc(record.payload_bytes)
-        _REJECTED.labels(table).inc(record.rejected)
-        _SKIPPED.labels(table).inc(record.skipped)
-        _COMMIT_DURATION.labels(table).observe(record.duration_s)
-        if result.committed:
-            _LAST_COMMIT.labels(table).set(now_ms / 1000)
-        _SLO_GOAL.set(self._pipeline.slo.quantile)
-        if record.latency_ms:
-            for name, point in (("0.5", 10), ("0.95", 19), ("1", 20)):
-                _LATENCY.labels(table, name).set(record.latency_ms[point] / 1000)
-            goal_ms = 1000 * self._pipeline.slo.latency_s
-            within = sum(1 for latency in record.latency_ms if latency <= goal_ms)
-            _SLO_RATIO.labels(table).set(within / len(record.latency_ms))
-        return record
 
     def _mirror(self) -> None:
         """The group's offsets in Kafka follow the lake; with several tables per topic, the slowest one counts."""

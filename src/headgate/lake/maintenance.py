@@ -12,9 +12,10 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from headgate.config.pipeline import Lake
+from headgate.config.table import REJECTED_SUFFIX
 from headgate.lake.compaction import REPLACED_TAG
 from headgate.lake.ledger import LEDGER, LEDGER_TAG, decode_ledger, ledger_snapshot, summary
-from headgate.lake.rejects import land_rejects
+from headgate.lake.rejects import land_rejects, promised_rejects
 from headgate.lake.skips import keep_skips
 from headgate.lake.tables import load_table, single_attempt
 from headgate.model import Ledger
@@ -113,7 +114,7 @@ def sweep_orphans(catalog: Catalog, name: str, lake: Lake, remove: bool) -> Swee
         return Sweep((), 0, remove)
     if remove:
         land_rejects(catalog, lake, table)  # files that a snapshot promised are not orphans
-    used = _referenced(table)
+    used = _used(catalog, name, table)
     limit = datetime.now(UTC) - timedelta(seconds=lake.orphan_age_s)
     orphans = []
     for folder in ("data", "metadata"):  # other tables may have their places below this one's
@@ -126,11 +127,18 @@ def sweep_orphans(catalog: Catalog, name: str, lake: Lake, remove: bool) -> Swee
             if info.type == pafs.FileType.File and info.path not in used and info.mtime and info.mtime < limit
         ]
     if remove:
-        used = _referenced(load_table(catalog, name) or table)  # somebody may have committed meanwhile
+        used = _used(catalog, name, load_table(catalog, name) or table)  # somebody may have committed meanwhile
         orphans = [info for info in orphans if info.path not in used]
         for info in orphans:
             filesystem.delete_file(info.path)
     return Sweep(tuple(sorted(i.path for i in orphans)), sum(i.size for i in orphans), remove)
+
+
+def _used(catalog: Catalog, name: str, table: Table) -> set[str]:
+    """Files that are referred to, and those that a main table's snapshot promised and nobody could land so far."""
+    main = load_table(catalog, name.removesuffix(REJECTED_SUFFIX)) if name.endswith(REJECTED_SUFFIX) else None
+    promised = [] if main is None else promised_rejects(main)
+    return _referenced(table) | {PyArrowFileIO.parse_location(path, {})[2] for path in promised}
 
 
 def _referenced(table: Table) -> set[str]:

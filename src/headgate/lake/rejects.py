@@ -44,10 +44,9 @@ def land_rejects(catalog: Catalog, lake: Lake, table: Table, without_lost: bool 
 
     Files that were lost since stand in the way until they are back, or a person accepts their loss.
     """
-    carrier = ledger_snapshot(table)
-    if carrier is None or REJECTS not in summary(carrier):
+    carrier, promised = ledger_snapshot(table), promised_rejects(table)
+    if carrier is None or not promised:
         return
-    promised = json.loads(summary(carrier)[REJECTS])
     name = ".".join(table.name()) + REJECTED_SUFFIX
 
     def add(transaction: Transaction, properties: dict[str, str], landed: Mark | None) -> None:
@@ -60,6 +59,12 @@ def land_rejects(catalog: Catalog, lake: Lake, table: Table, without_lost: bool 
         transaction.add_files([p for p in promised if p not in lost], properties, check_duplicate_files=False)
 
     land(catalog, lake, name, REJECTED_SPARK_SCHEMA, Mark.of(table, carrier), add)
+
+
+def promised_rejects(table: Table) -> list[str]:
+    """The reject files that the newest ledger snapshot of a main table speaks of."""
+    carrier = ledger_snapshot(table)
+    return [] if carrier is None else list(json.loads(summary(carrier).get(REJECTS, "[]")))
 
 
 def unreadable_files(io: FileIO, paths: Iterable[str]) -> dict[str, str]:

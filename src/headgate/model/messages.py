@@ -8,9 +8,8 @@ from headgate.model.columns import Rows
 from headgate.model.partition import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """The next offset of one partition for one table."""
+class Position(NamedTuple):
+    """The next offset of one partition for one table. A tuple, because a ledger has one for every partition."""
 
     table: str
     topic: str
@@ -195,12 +194,19 @@ class LedgerState:
     snapshot_id: int
     exists: bool
     """False until the table is created; a consumer then announces its schema first."""
-    positions: tuple[Position, ...]
+    positions: Sequence[Position]
+    """In columns where they come from a topic."""
     verdicts: tuple[Verdict, ...]
     announcements_next: int
     """Announcements before this offset are settled for this table; a new committer starts here."""
     problems: tuple[str, ...] = ()
     """What keeps partitions out of `positions` until a person does something, in words."""
+
+    @property
+    def following(self) -> dict[TopicPartition, int]:
+        """The next offset of each partition."""
+        _, topics, partitions, offsets = Rows.of(Position, self.positions).columns
+        return dict(zip(map(TopicPartition, topics, partitions), offsets, strict=True))
 
     def follows(self, known: "LedgerState | None") -> bool:
         """Whether this, which arrived later, is to be believed instead of what is known.

@@ -1,0 +1,50 @@
+"""Where a process shows its numbers to Prometheus, and the file by which Prometheus finds it.
+
+Consumers in processes come and go, so their ports are whatever is free. Each process describes its endpoint in the
+folder `metrics` under the pipeline's home, in the form of Prometheus' `file_sd_configs`.
+"""
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client import start_http_server
+
+from headgate.errors import SetupError
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    file: Path
+    text: str
+
+    def withdraw(self) -> None:
+        """Nobody looks for this process any more; whoever took its place stays to be found."""
+        with suppress(FileNotFoundError):
+            if self.file.read_text() == self.text:
+                self.file.unlink()
+
+
+def serve(port: int, address: str, home: Path, pipeline: str, part: str) -> Endpoint:
+    """Serves until this process ends; port 0 is any that is free."""
+    try:
+        server, _ = start_http_server(port, addr=address)
+    except OSError as error:
+        raise SetupError(f"cannot serve metrics on port {port}: {error.strerror}; set another metrics_port") from error
+    host = "127.0.0.1" if address in ("", "0.0.0.0", "::") else address
+    about = {"targets": [f"{host}:{server.server_port}"], "labels": {"pipeline": pipeline, "part": part}}
+    endpoint = Endpoint(target_file(home, part), json.dumps([about]))
+    endpoint.file.parent.mkdir(parents=True, exist_ok=True)
+    draft = endpoint.file.with_suffix(".new")
+    draft.write_text(endpoint.text)
+    draft.replace(endpoint.file)
+    return endpoint
+
+
+def target_file(home: Path, part: str) -> Path:
+    return home / "metrics" / f"{part}.json"
+
+
+def consumer_part(consumer_id: int) -> str:
+    return f"consumer-{consumer_id}"

@@ -1,0 +1,200 @@
+"""Alerts and dashboard asked of a real Prometheus, which follows a fleet of processes as the docs say."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import pytest
+import yaml
+
+from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_records import FixedSize
+from headgate.model import TopicPartition
+from headgate.simulation.workload_shapes import Steady
+from tests.eventually import eventually
+from tests.ports import free_port
+
+ROOT = Path(__file__).parents[2]
+ALERTS = ROOT / "deploy" / "alerts" / "headgate.yml"
+DASHBOARD = ROOT / "deploy" / "grafana" / "headgate.json"
+DEADLINE_S = 120.0
+NOTHING_YET = {"Rejected, skipped, refused", "Upkeep"}
+"""Panels without data on a pipeline that is well and young."""
+
+pytestmark = pytest.mark.skipif(shutil.which("prometheus") is None, reason="no Prometheus (Debian: prometheus)")
+
+ALERTS_OF_TWO_PIPELINES = """
+rule_files: [%s]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      # `still` commits nothing though records come in; `idle` has nothing to commit; `gone` does not answer.
+      - {series: 'headgate_last_commit_timestamp_seconds{pipeline="still", table="t"}', values: '0x30'}
+      - {series: 'headgate_last_commit_timestamp_seconds{pipeline="idle", table="t"}', values: '0x30'}
+      - {series: 'headgate_partition_write_bytes_per_second{pipeline="still", partition="0"}', values: '1000x30'}
+      - {series: 'headgate_partition_write_bytes_per_second{pipeline="idle", partition="0"}', values: '0x30'}
+      - {series: 'headgate_controller_heartbeat_timestamp_seconds{pipeline="idle"}', values: '0+60x30'}
+      - {series: 'up{pipeline="gone", part="run"}', values: '0x30'}
+      - {series: 'up{pipeline="idle", part="run"}', values: '1x30'}
+      - {series: 'up{pipeline="idle", part="consumer-1"}', values: '0x30'}
+      # One pipeline's lag grows beyond bounds, the other's is as large and shrinks.
+      - {series: 'headgate_consumer_lag_records{pipeline="still", consumer="1"}', values: '150000+1000x30'}
+      - {series: 'headgate_consumer_lag_records{pipeline="idle", consumer="1"}', values: '500000-9000x30'}
+    alert_rule_test:
+      - eval_time: 20m
+        alertname: HeadgateNotCommitting
+        exp_alerts:
+          - exp_labels: {severity: critical, pipeline: still, table: t}
+            exp_annotations:
+              summary: Nothing was committed to t for 20m 0s while records come in
+              description: Run headgate doctor; look for refused announcements and catalog errors in the log.
+      - eval_time: 20m
+        alertname: HeadgateDown
+        exp_alerts:
+          - exp_labels: {severity: critical, pipeline: gone, part: run}
+            exp_annotations:
+              summary: No controller is scraped
+              description: Consumers go on with what they own, but nothing follows the load. Start it with headgate run.
+      - eval_time: 29m
+        alertname: HeadgateLagGrowing
+        exp_alerts:
+          - exp_labels: {severity: warning, pipeline: still}
+            exp_annotations:
+              summary: The lag has been growing for a quarter of an hour
+              description: %s
+"""
+
+
+def test_alerts_tell_one_pipeline_from_another(tmp_path: Path) -> None:
+    file = tmp_path / "tests.yml"
+    rules = {rule["alert"]: rule for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]}
+    advice = rules["HeadgateLagGrowing"]["annotations"]["description"]
+    file.write_text(ALERTS_OF_TWO_PIPELINES % (ALERTS, advice))
+    done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_prometheus_follows_a_fleet_of_processes_and_can_answer_every_question_of_dashboard_and_alerts(
+    broker: EmbeddedKafka, tmp_path: Path, unique: str
+) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(
+        f"""
+name: {unique}
+home: home
+kafka: {{brokers: "{broker.bootstrap}"}}
+topics: [{unique}-a]
+tables: [{{name: lake.records}}]
+consumer: {{wait_s: 500 ms, heartbeat_s: 500 ms}}
+fleet: {{kind: processes}}
+policy: {{consumer_capacity_bytes_per_s: 1 MB/s, packing_capacity_bytes_per_s: 800 kB/s}}
+metrics_port: {free_port()}
+"""
+    )
+    told = tmp_path / "home" / "metrics"
+    with load(broker, f"{unique}-a"), running(file) as process, prometheus(tmp_path, told) as asked:
+        eventually(lambda: asked('headgate_consumer_records_total{part="consumer-1"} > 0'), "the consumer is scraped")
+        eventually(lambda: asked("sum(rate(headgate_committed_bytes_total[1m])) > 0"), "commits are seen")
+        silent = {
+            panel["title"]
+            for panel in json.loads(DASHBOARD.read_text())["panels"]
+            for target in panel["targets"]
+            if not asked(target["expr"].replace("$pipeline", unique))
+        }
+        assert silent <= NOTHING_YET
+        assert not asked('{__name__=~"headgate_.+", pipeline=""}'), "every series says whose it is"
+        eventually(lambda: "unknown" not in asked.health_of_rules().values(), "all rules were evaluated")
+        assert set(asked.health_of_rules().values()) == {"ok"}
+
+        process.send_signal(signal.SIGINT)
+        process.wait(DEADLINE_S)
+    assert list(told.iterdir()) == [], "nobody is looked for any more"
+
+
+class Prometheus:
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}/api/v1"
+
+    def __call__(self, expression: str) -> list[Any]:
+        """What a query finds now; raises where Prometheus does not understand it."""
+        return list(self.api("query?" + urlencode({"query": expression}))["result"])
+
+    def health_of_rules(self) -> dict[str, str]:
+        (group,) = self.api("rules")["groups"]
+        return {rule["name"]: rule["health"] for rule in group["rules"]}
+
+    def api(self, path: str) -> dict[str, Any]:
+        with urlopen(f"{self._url}/{path}", timeout=10) as answer:
+            return dict(json.load(answer)["data"])
+
+
+@contextmanager
+def prometheus(folder: Path, told: Path) -> Iterator[Prometheus]:
+    """With the configuration from the docs, but looking every second."""
+    (shown,) = re.findall(r"```yaml\n(# prometheus.yml\n.*?)```", (ROOT / "docs" / "operate.md").read_text(), re.S)
+    config = yaml.safe_load(shown)
+    config["rule_files"] = [str(ALERTS)]
+    config["global"] = {"evaluation_interval": "1s"}
+    (job,) = config["scrape_configs"]
+    job["scrape_interval"] = "1s"
+    (found,) = job["file_sd_configs"]
+    found.update(files=[str(told / "*.json")], refresh_interval="1s")
+    file, port = folder / "prometheus.yml", free_port()
+    file.write_text(yaml.safe_dump(config))
+    command = ["prometheus", f"--config.file={file}", f"--storage.tsdb.path={folder / 'prometheus'}"]
+    with (folder / "prometheus.log").open("wb") as output:
+        server = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stderr=output, stdout=output)
+    asked = Prometheus(port)
+    try:
+        eventually(lambda: answers(asked), "Prometheus answers")
+        yield asked
+    finally:
+        server.terminate()
+        server.wait(DEADLINE_S)
+
+
+def answers(asked: Prometheus) -> bool:
+    try:
+        return bool(asked("vector(1)"))
+    except OSError:
+        return False
+
+
+@contextmanager
+def running(file: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    with (file.parent / "run.log").open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "headgate.cli.main", "run", str(file)], stdout=output, stderr=output
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait(DEADLINE_S)
+
+
+@contextmanager
+def load(broker: EmbeddedKafka, topic: str) -> Iterator[None]:
+    partitions = [TopicPartition(topic, n) for n in range(2)]
+    stop = threading.Event()
+    generator = LoadGenerator(broker.bootstrap, {}, {topic: 2}, Steady.spread(partitions, 1e5), FixedSize(300))
+    thread = threading.Thread(target=lambda: generator.run(stop=stop))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
