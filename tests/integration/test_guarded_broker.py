@@ -24,7 +24,7 @@ from headgate.controller.drain import lag_records
 from headgate.controller.service import Service
 from headgate.controller.status import StatusReader
 from headgate.kafka.broker_process import Node, server_properties
-from headgate.kafka.channel import Topics
+from headgate.kafka.internal_topics import Topics
 from headgate.kafka.java_programs import java_command
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_pace import NoWaiting

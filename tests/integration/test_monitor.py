@@ -23,8 +23,9 @@ from prometheus_client import REGISTRY
 
 from headgate.config import Pipeline, kafka_python_settings, librdkafka_settings
 from headgate.errors import ConfigError
-from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics, ensure_topics
+from headgate.kafka.channel import BEGINNING, Outbox, Tail
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.kafka.log_ends import LogEnds
 from headgate.kafka.measurements import LogDirSource, OffsetSource
 from headgate.kafka.monitor import build_monitor

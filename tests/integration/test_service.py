@@ -27,8 +27,8 @@ from headgate.controller.drain import lag_records
 from headgate.controller.service import Service
 from headgate.controller.status import PipelineStatus, StatusReader
 from headgate.errors import ConfigError, KafkaUnavailable, SetupError
-from headgate.kafka.channel import Topics
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize

@@ -199,7 +199,7 @@ def _show(console: Console, home: Path, bootstrap: str, minutes: float, seed: in
     from headgate.config.loader import load_pipeline
     from headgate.controller.service import Service, SharedSession
     from headgate.controller.status import StatusReader
-    from headgate.kafka.channel import Topics
+    from headgate.kafka.internal_topics import Topics
 
     file = home / PIPELINE_IN_HOME
     file.write_text(_PIPELINE.format(bootstrap=bootstrap, ddl=FIELDS_DDL))

@@ -12,7 +12,7 @@ from headgate.cli.quantities import positive_s
 from headgate.config.clients import kafka_python_settings, librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.errors import ConfigError, KafkaUnavailable
-from headgate.kafka.channel import Topics
+from headgate.kafka.internal_topics import Topics
 from headgate.kafka.monitor import last_rates
 from headgate.kafka.topology import ClusterReader, measured_records_per_s, with_rates
 from headgate.topology.cluster import Topology

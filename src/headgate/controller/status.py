@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.config.pipeline import Slo
-from headgate.kafka.channel import BEGINNING, Last, Received, Tail, Topics
+from headgate.kafka.channel import BEGINNING, Last, Received, Tail
+from headgate.kafka.internal_topics import Topics
 from headgate.lake.latency import merge_quantiles
 from headgate.model import TopicPartition
 from headgate.model.messages import (

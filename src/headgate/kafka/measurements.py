@@ -19,12 +19,12 @@ from kafka.errors import KafkaConfigurationError
 from kafka.errors import KafkaError as KafkaPythonError
 
 from headgate.errors import ConfigError, KafkaUnavailable
-from headgate.kafka.channel import topic_settings
 from headgate.kafka.log_ends import LogEnds
 from headgate.kafka.offset_counts import ManyOffsetCounts
 from headgate.kafka.offsets import beginning_offsets, end_offsets
 from headgate.kafka.rates import Counter, Sample
 from headgate.kafka.record_sizes import RecordSizes
+from headgate.kafka.topic_settings import topic_settings
 from headgate.model import TopicPartition
 
 log = logging.getLogger(__name__)
