@@ -17,7 +17,7 @@ from kafka.errors import KafkaConfigurationError, KafkaError
 from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.groups.assignor import member_data
 from headgate.groups.placement import Joining
-from headgate.kafka.measurements import OffsetCounts
+from headgate.kafka.offset_counts import OffsetCounts
 from headgate.kafka.offsets import end_offsets, partitions_where
 from headgate.kafka.rates import Rate, Sample, WriteRates
 from headgate.kafka.smoothing import BoxMean
