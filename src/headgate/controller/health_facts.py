@@ -13,7 +13,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Lake, Pipeline
-from headgate.controller.health import (
+from headgate.controller.health_values import (
     Facts,
     KafkaFacts,
     LakeFacts,
