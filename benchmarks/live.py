@@ -17,7 +17,8 @@ from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.errors import HeadgateError
-from headgate.kafka.channel import BEGINNING, Tail, Topics, ensure_topics
+from headgate.kafka.channel import BEGINNING, Tail
+from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
 from headgate.model import Announcement, TopicPartition

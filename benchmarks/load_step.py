@@ -17,8 +17,9 @@ from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Pipeline
 from headgate.consumer import class_archive
 from headgate.controller.service import Service
-from headgate.kafka.channel import BEGINNING, Tail, Topics
+from headgate.kafka.channel import BEGINNING, Tail
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics
 from headgate.model import Announcement
 from headgate.model.messages import ConsumerState
 

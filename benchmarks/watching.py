@@ -29,8 +29,9 @@ from headgate.config.pipeline import Pipeline
 from headgate.controller.assembly import channel_of, controller_of
 from headgate.controller.garbage import collect_seldom
 from headgate.errors import KafkaUnavailable
-from headgate.kafka.channel import END, Outbox, Tail, Topics, ensure_topics
+from headgate.kafka.channel import END, Outbox, Tail
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.kafka.monitor import build_monitor
 from headgate.kafka.offsets import end_offsets, partitions_where
 from headgate.model import TopicPartition

@@ -8,8 +8,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from headgate.kafka.channel import Topics
 from headgate.kafka.codec import NotAMessage, decode, encode
+from headgate.kafka.internal_topics import Topics
 from headgate.model import Announcement, Range, TopicPartition
 from headgate.model.messages import ConsumerLeft, ConsumerState, LedgerState, Measurement, StartConsuming, StopConsuming
 from tests.chaos.watch import FORGED

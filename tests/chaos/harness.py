@@ -21,8 +21,8 @@ from headgate.config.loader import load_pipeline
 from headgate.controller.drain import lag_records
 from headgate.errors import KafkaUnavailable
 from headgate.fleet.processes import Identity, ProcessFleet
-from headgate.kafka.channel import Topics, ensure_topics
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_records import FixedSize, RecordFormat
 from headgate.kafka.load_report import LoadReport

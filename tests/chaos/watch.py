@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.errors import KafkaUnavailable
-from headgate.kafka.channel import BEGINNING, Received, Tail, Topics
+from headgate.kafka.channel import BEGINNING, Received, Tail
+from headgate.kafka.internal_topics import Topics
 from headgate.model import TopicPartition
 from headgate.model.messages import CommitRecord, ConsumerLeft, ConsumerState, LedgerState
 

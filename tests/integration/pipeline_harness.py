@@ -25,8 +25,9 @@ from headgate.config.pipeline import Pipeline, Table
 from headgate.config.table import REJECTED_SUFFIX
 from headgate.consumer.worker import Worker
 from headgate.controller.drain import lag_records
-from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics, ensure_topics
+from headgate.kafka.channel import BEGINNING, Outbox, Tail
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.lake.committer import Committer
 from headgate.lake.tables import open_catalog
 from headgate.lake.verify import TableVerdict, verify_table

@@ -23,10 +23,12 @@ from prometheus_client import REGISTRY
 
 from headgate.config import Pipeline, kafka_python_settings, librdkafka_settings
 from headgate.errors import ConfigError
-from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics, ensure_topics
+from headgate.kafka.channel import BEGINNING, Outbox, Tail
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics, ensure_topics
+from headgate.kafka.log_dirs import LogDirSource
 from headgate.kafka.log_ends import LogEnds
-from headgate.kafka.measurements import LogDirSource, OffsetSource
+from headgate.kafka.measurements import OffsetSource
 from headgate.kafka.monitor import build_monitor
 from headgate.kafka.offsets import end_offsets
 from headgate.kafka.record_sizes import CycleSizes, NewestRecords, RecordSizes

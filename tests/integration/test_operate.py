@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from headgate.cli.main import app
 from headgate.config.clients import librdkafka_settings
 from headgate.controller.status import StatusReader
-from headgate.kafka.channel import Outbox, Topics, ensure_topics
+from headgate.kafka.channel import Outbox
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FixedSize

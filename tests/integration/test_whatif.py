@@ -23,8 +23,8 @@ from headgate.config.pipeline import Pipeline
 from headgate.controller.service import Service
 from headgate.controller.status import PipelineStatus, StatusReader
 from headgate.errors import HeadgateError
-from headgate.kafka.channel import Topics
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
 from headgate.kafka.load_report import LoadReport

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.kafka.measurements import OffsetCounts
-from headgate.kafka.offset_counts import ManyOffsetCounts
+from headgate.kafka.offset_counts import ManyOffsetCounts, OffsetCounts
 from headgate.model import TopicPartition
 
 PARTITIONS = [TopicPartition("orders", n) for n in range(4)]

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from headgate.controller.health import (
+from headgate.controller.health import diagnose
+from headgate.controller.health_facts import voices
+from headgate.controller.health_values import (
     Facts,
     Finding,
     KafkaFacts,
@@ -15,9 +17,7 @@ from headgate.controller.health import (
     TopicFacts,
     Verdict,
     Voice,
-    diagnose,
 )
-from headgate.controller.health_facts import voices
 from headgate.kafka.channel import Received
 from headgate.kafka.codec import Origin
 from headgate.model import TopicPartition

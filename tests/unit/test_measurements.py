@@ -4,7 +4,9 @@ import logging
 
 import pytest
 
-from headgate.kafka.measurements import LeaderLog, LogCounts, OffsetCounts, PayloadShare, shrinking
+from headgate.kafka.log_counts import LeaderLog, LogCounts, PayloadShare
+from headgate.kafka.log_dirs import shrinking
+from headgate.kafka.offset_counts import OffsetCounts
 from headgate.kafka.record_sizes import AT_ONCE, NEWEST_WEIGHT, PAUSE_S, SizeEstimates
 from headgate.model import TopicPartition
 

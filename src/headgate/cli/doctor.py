@@ -14,7 +14,8 @@ from headgate.cli.logs import log_to
 from headgate.cli.output import Output
 from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
 from headgate.config.loader import load_pipeline
-from headgate.controller.health import Finding, Verdict, diagnose
+from headgate.controller.health import diagnose
+from headgate.controller.health_values import Finding, Verdict
 
 _COLOURS = {Verdict.ok: "green", Verdict.warn: "yellow", Verdict.fail: "red", Verdict.unknown: "dim"}
 

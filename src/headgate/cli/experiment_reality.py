@@ -31,7 +31,7 @@ def reality(
     from headgate.config.loader import load_pipeline
     from headgate.controller.recording import read_recording
     from headgate.experiments.reality import draw, report, validate
-    from headgate.kafka.channel import Topics
+    from headgate.kafka.internal_topics import Topics
 
     pipeline = load_pipeline(find_pipeline(file, home))
     check_it_ran(pipeline)

@@ -22,7 +22,7 @@ from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.controller.explaining import Explainer, Explanation, Moment, triggered_ms
 from headgate.errors import HeadgateError
-from headgate.kafka.channel import Topics
+from headgate.kafka.internal_topics import Topics
 from headgate.model.messages import DecisionRecord
 
 _MOST_MOVES = 12

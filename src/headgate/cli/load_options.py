@@ -3,11 +3,12 @@
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
-from headgate.cli.quantities import bytes_per_s, positive_bytes, seconds
+from headgate.cli.client_setting import client_option
+from headgate.cli.quantities import bytes_per_s, percent_option, positive_bytes, rate_option, seconds, time_or_0_option
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize, RecordSize, UniformSize
 from headgate.simulation.workload_named import Shape
 
@@ -104,37 +105,18 @@ Replication = Annotated[
         rich_help_panel=_WHERE,
     ),
 ]
-Client = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="KEY=VALUE",
-        help="Client setting in librdkafka's name, for example security.protocol=SASL_SSL; repeat it for several. "
-        "${NAME} in a value is taken from the environment: keep passwords there.",
-        rich_help_panel=_WHERE,
-    ),
-]
+Client = Annotated[list[str] | None, client_option("Client setting", _WHERE)]
 
 Rate = Annotated[
     float | None,
-    typer.Option(
-        metavar="BYTES/S",
-        parser=bytes_per_s,
-        help="Keys and values of all partitions together: steady, skew and ramp reach it, cosine and walk have it "
+    rate_option(
+        "Keys and values of all partitions together: steady, skew and ramp reach it, cosine and walk have it "
         "as their mean, spike as its base.",
-        show_default="1 MB/s; as fast as possible with --count",
-        rich_help_panel=_HOW_MUCH,
+        "1 MB/s; as fast as possible with --count",
+        _HOW_MUCH,
     ),
 ]
-Duration = Annotated[
-    float | None,
-    typer.Option(
-        metavar="TIME",
-        parser=seconds,
-        help="Stop after this time.",
-        show_default="until Ctrl-C",
-        rich_help_panel=_HOW_MUCH,
-    ),
-]
+Duration = Annotated[float | None, time_or_0_option("Stop after this time.", "until Ctrl-C", _HOW_MUCH)]
 Count = Annotated[
     int | None, typer.Option(min=1, help="Write exactly this many records in total.", rich_help_panel=_HOW_MUCH)
 ]
@@ -147,11 +129,6 @@ NoWait = Annotated[
     ),
 ]
 
-
-def _time_of_shape(help: str, show_default: str) -> Any:
-    return typer.Option(metavar="TIME", parser=seconds, help=help, show_default=show_default, rich_help_panel=_SHAPE)
-
-
 ShapeName = Annotated[Shape, typer.Option(help="How the rate changes over time.", rich_help_panel=_SHAPE)]
 Step = Annotated[
     list[Level] | None,
@@ -162,14 +139,9 @@ Step = Annotated[
         rich_help_panel=_SHAPE,
     ),
 ]
-Ramp = Annotated[float | None, _time_of_shape("ramp: time from nothing to --rate.", "60 s")]
-Period = Annotated[float | None, _time_of_shape("cosine: one swing, from trough to trough.", "60 s")]
-Amplitude = Annotated[
-    float | None,
-    typer.Option(
-        min=0, max=100, metavar="PERCENT", help="cosine: of the mean.", show_default="80", rich_help_panel=_SHAPE
-    ),
-]
+Ramp = Annotated[float | None, time_or_0_option("ramp: time from nothing to --rate.", "60 s", _SHAPE)]
+Period = Annotated[float | None, time_or_0_option("cosine: one swing, from trough to trough.", "60 s", _SHAPE)]
+Amplitude = Annotated[float | None, percent_option("cosine: of the mean.", "80", _SHAPE)]
 Stagger = Annotated[
     bool,
     typer.Option(
@@ -178,41 +150,21 @@ Stagger = Annotated[
         rich_help_panel=_SHAPE,
     ),
 ]
-Peak = Annotated[
-    float | None,
-    typer.Option(
-        metavar="BYTES/S",
-        parser=bytes_per_s,
-        help="spike: total at the peak.",
-        show_default="five times --rate",
-        rich_help_panel=_SHAPE,
-    ),
-]
-SpikeAt = Annotated[float | None, _time_of_shape("spike: when the first one begins.", "10 s")]
-SpikeWidth = Annotated[float | None, _time_of_shape("spike: how long it lasts.", "10 s")]
-SpikeEvery = Annotated[float | None, _time_of_shape("spike: from one to the next.", "only one")]
+Peak = Annotated[float | None, rate_option("spike: total at the peak.", "five times --rate", _SHAPE)]
+SpikeAt = Annotated[float | None, time_or_0_option("spike: when the first one begins.", "10 s", _SHAPE)]
+SpikeWidth = Annotated[float | None, time_or_0_option("spike: how long it lasts.", "10 s", _SHAPE)]
+SpikeEvery = Annotated[float | None, time_or_0_option("spike: from one to the next.", "only one", _SHAPE)]
 WalkDelta = Annotated[
     float | None,
-    typer.Option(
-        min=0,
-        metavar="PERCENT",
-        help="walk: largest change of a partition in one step, in percent of the most it can reach.",
-        show_default="10",
-        rich_help_panel=_SHAPE,
+    percent_option(
+        "walk: largest change of a partition in one step, in percent of the most it can reach.", "10", _SHAPE, most=None
     ),
 ]
 WalkStart = Annotated[
     float | None,
-    typer.Option(
-        min=0,
-        max=100,
-        metavar="PERCENT",
-        help="walk: where every partition starts.",
-        show_default="each somewhere between 0 and 100",
-        rich_help_panel=_SHAPE,
-    ),
+    percent_option("walk: where every partition starts.", "each somewhere between 0 and 100", _SHAPE),
 ]
-WalkStep = Annotated[float | None, _time_of_shape("walk: time between two steps.", "1 s")]
+WalkStep = Annotated[float | None, time_or_0_option("walk: time between two steps.", "1 s", _SHAPE)]
 Wait = Annotated[
     Waits | None,
     typer.Option(

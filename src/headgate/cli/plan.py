@@ -22,7 +22,7 @@ from headgate.controller.assembly import events_within, goal_of, policy_of
 from headgate.controller.observing import in_records
 from headgate.controller.planning import Answer, Situation, listen, situation
 from headgate.controller.policy_choices import Choice, buildable
-from headgate.kafka.channel import Topics
+from headgate.kafka.internal_topics import Topics
 
 
 def plan(

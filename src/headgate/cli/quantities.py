@@ -1,5 +1,7 @@
 """Options with a unit: `--slo 5s`, `--rate 2MB/s`, `--record-bytes '1 kB'`."""
 
+from collections.abc import Callable
+
 import typer
 from pydantic_core import PydanticCustomError
 from typer.models import OptionInfo
@@ -8,16 +10,38 @@ from headgate.config.units import BYTES, BYTES_PER_S, SECONDS, Unit
 from headgate.simulation.start_times import PUBLISHED_T3, StartTimes
 
 
-def positive_s(text: str | float) -> float:
-    return _above_0(_parsed(SECONDS, text), text)
+def time_option(help: str, default: str = "", panel: str | None = None) -> OptionInfo:
+    """A time above 0, like `30s`. `default` is what the help says of it."""
+    return _quantity("TIME", positive_s, help, default, panel)
 
 
-def time_option(help: str, default: str, panel: str | None = None) -> OptionInfo:
-    """A time above 0, like `30s`."""
+def time_or_0_option(help: str, default: str = "", panel: str | None = None) -> OptionInfo:
+    return _quantity("TIME", seconds, help, default, panel)
+
+
+def rate_option(help: str, default: str = "", panel: str | None = None) -> OptionInfo:
+    """Bytes per second, like `2MB/s`, or 0."""
+    return _quantity("BYTES/S", bytes_per_s, help, default, panel)
+
+
+def percent_option(help: str, default: str = "", panel: str | None = None, most: float | None = 100) -> OptionInfo:
     option: OptionInfo = typer.Option(
-        metavar="TIME", parser=positive_s, help=help, show_default=default, rich_help_panel=panel
+        min=0, max=most, metavar="PERCENT", help=help, show_default=default, rich_help_panel=panel
     )
     return option
+
+
+def _quantity(
+    metavar: str, parser: Callable[[str | float], float], help: str, default: str, panel: str | None
+) -> OptionInfo:
+    option: OptionInfo = typer.Option(
+        metavar=metavar, parser=parser, help=help, show_default=default, rich_help_panel=panel
+    )
+    return option
+
+
+def positive_s(text: str | float) -> float:
+    return _above_0(_parsed(SECONDS, text), text)
 
 
 def seconds(text: str | float) -> float:

@@ -16,7 +16,8 @@ from headgate.config.pipeline import Pipeline
 from headgate.controller.garbage import collect_seldom
 from headgate.controller.ports import STARTED
 from headgate.errors import ConfigError
-from headgate.kafka.channel import END, Tail, Topics
+from headgate.kafka.channel import END, Tail
+from headgate.kafka.internal_topics import Topics
 from headgate.model.messages import DecisionRecord
 
 

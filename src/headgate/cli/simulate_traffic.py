@@ -8,7 +8,7 @@ from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Pipeline
 from headgate.controller.recording import Recording, read_recording
 from headgate.errors import ConfigError
-from headgate.kafka.channel import Topics
+from headgate.kafka.internal_topics import Topics
 from headgate.simulation.profiles import profile
 from headgate.simulation.recorded import Trace
 from headgate.simulation.trace_csv import read_trace

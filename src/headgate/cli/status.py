@@ -19,7 +19,7 @@ from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.controller.status import PipelineStatus, StatusReader
 from headgate.errors import HeadgateError
-from headgate.kafka.channel import Topics
+from headgate.kafka.internal_topics import Topics
 from headgate.kafka.offsets import partitions_where
 
 

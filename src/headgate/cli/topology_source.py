@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka.admin import AdminClient
 
-from headgate.cli.quantities import positive_s
+from headgate.cli.quantities import time_option
 from headgate.config.clients import kafka_python_settings, librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.errors import ConfigError, KafkaUnavailable
-from headgate.kafka.channel import Topics
+from headgate.kafka.internal_topics import Topics
 from headgate.kafka.monitor import last_rates
 from headgate.kafka.topology import ClusterReader, measured_records_per_s, with_rates
 from headgate.topology.cluster import Topology
@@ -36,14 +36,7 @@ Change = Annotated[
     typer.Option(metavar="FILE", help="Look at the cluster as it would be after this Kafka reassignment file."),
 ]
 Internal = Annotated[bool, typer.Option("--internal", help="Also topics whose names begin with two underscores.")]
-Measure = Annotated[
-    float | None,
-    typer.Option(
-        metavar="TIME",
-        help="Measure traffic so long (10s); else all topics count alike.",
-        parser=positive_s,
-    ),
-]
+Measure = Annotated[float | None, time_option("Measure traffic so long (10s); else all topics count alike.")]
 
 
 @dataclass(frozen=True, slots=True)

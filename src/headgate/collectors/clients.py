@@ -2,13 +2,11 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException
-
 from headgate.errors import ConfigError
+from headgate.kafka.accepted import accepted
 from headgate.producers.confluent import BalancedProducer
 from headgate.producers.protocol import Partitioner
 
@@ -25,15 +23,6 @@ _OURS = {
     "delivery.report.only.error": "acknowledgements are what is waited for",
     "transactional.id": "one transaction cannot span two clusters",
 }
-
-
-@contextmanager
-def accepted(option: str) -> Iterator[None]:
-    """A client that refuses its settings says so as an error of the option they came from."""
-    try:
-        yield
-    except KafkaException as error:
-        raise ConfigError(f"{option} cannot be used: {error.args[0].str()}") from error
 
 
 def address(brokers: str, client: Mapping[str, str], option: str) -> dict[str, Any]:
@@ -74,7 +63,7 @@ def open_producer(
         raise ConfigError("--to-client acks=0 cannot be used: without acknowledgements records would be lost unseen")
     if str(settings["enable.idempotence"]).lower() != "true":
         settings.setdefault("max.in.flight.requests.per.connection", 1)  # a retry must not be overtaken
-    with accepted("--to-client"):
+    with accepted("--to-client cannot be used"):
         return BalancedProducer(settings, partitioner=partitioner)
 
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from headgate.collectors.clients import accepted
 from headgate.collectors.metrics import IN_FLIGHT, PARTITIONS, WAITING
 from headgate.collectors.offsets import Offsets
 from headgate.collectors.placement import Counts, Placement
 from headgate.collectors.progress import Account, Progress
 from headgate.collectors.topics import Route
 from headgate.errors import ConfigError, ForwardingError
+from headgate.kafka.accepted import accepted
 from headgate.producers.confluent import BalancedProducer
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Forwarder:
     ) -> None:
         """`source` and `producer` are made in `clients`."""
         self._offsets = Offsets()
-        with accepted("--from-client"):
+        with accepted("--from-client cannot be used"):
             self._consumer = Consumer({**source, "on_commit": self._offsets.answered})
         self._producer, self._placement, self._route = producer, placement, route
         self._limits, self._tell = limits, tell

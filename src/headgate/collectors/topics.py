@@ -9,9 +9,9 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from headgate.collectors.clients import accepted
 from headgate.collectors.placement import Counts
 from headgate.errors import ConfigError, KafkaUnavailable
+from headgate.kafka.accepted import open_admin
 from headgate.kafka.load_topics import prepare_topics
 
 log = logging.getLogger(__name__)
@@ -60,10 +60,8 @@ class Route:
         create: bool,
         answer_s: float = ANSWER_S,
     ) -> None:
-        with accepted("--from-client"):
-            self._source = AdminClient(dict(source))
-        with accepted("--to-client"):
-            self._target = AdminClient(dict(target))
+        self._source = open_admin(source, "--from-client cannot be used")
+        self._target = open_admin(target, "--to-client cannot be used")
         self._addresses = str(source["bootstrap.servers"]), str(target["bootstrap.servers"])
         self._wanted, self._create, self._answer_s = wanted, create, answer_s
 

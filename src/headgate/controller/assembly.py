@@ -12,7 +12,7 @@ from headgate.controller.kafka_channel import KafkaChannel
 from headgate.controller.machine import Controller
 from headgate.controller.settings import Settings
 from headgate.fleet import Fleet
-from headgate.kafka.channel import Topics
+from headgate.kafka.internal_topics import Topics
 from headgate.policies import Policy
 from headgate.policies.registry import build_policy
 

@@ -20,7 +20,7 @@ from headgate.config.pipeline import Lake, Pipeline
 from headgate.controller.layouts import Layout, layouts
 from headgate.controller.one_consumer import one_consumer
 from headgate.errors import HeadgateError
-from headgate.kafka.channel import Topics, ensure_topics
+from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.kafka.offsets import beginning_offsets, end_offsets, partitions_where
 from headgate.model import TopicPartition
 from headgate.model.messages import CycleRecord

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from confluent_kafka.admin import AdminClient
 
 from headgate.config.pipeline import Pipeline
-from headgate.kafka.channel import BEGINNING, Tail, Topics
+from headgate.kafka.channel import BEGINNING, Tail
+from headgate.kafka.internal_topics import Topics
 from headgate.kafka.offsets import end_offsets, partitions_where
 from headgate.model.messages import LedgerState
 

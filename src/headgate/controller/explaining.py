@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.controller.ports import STARTED
-from headgate.kafka.channel import Last, Received, Tail, Topics
+from headgate.kafka.channel import Last, Received, Tail
+from headgate.kafka.internal_topics import Topics
 from headgate.lake.latency import merge_quantiles
 from headgate.model.messages import CommitRecord, DecisionRecord, Measurement
 

@@ -13,7 +13,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Lake, Pipeline
-from headgate.controller.health import (
+from headgate.controller.health_values import (
     Facts,
     KafkaFacts,
     LakeFacts,
@@ -23,8 +23,10 @@ from headgate.controller.health import (
     Voice,
 )
 from headgate.errors import HeadgateError, KafkaUnavailable, Outdated
-from headgate.kafka.channel import BEGINNING, Last, Received, Tail, Topics, topic_settings
+from headgate.kafka.channel import BEGINNING, Last, Received, Tail
+from headgate.kafka.internal_topics import Topics
 from headgate.kafka.offsets import beginning_offsets, end_offsets, group_offsets, partitions_where, written_at_ms
+from headgate.kafka.topic_settings import topic_settings
 from headgate.lake.ledger import read_ledger
 from headgate.lake.tables import load_table, open_catalog
 from headgate.model import TopicPartition

@@ -10,7 +10,8 @@ from confluent_kafka.admin import AdminClient
 
 from headgate.controller.metrics import count_decision, show_heartbeat
 from headgate.controller.ports import Command, Event
-from headgate.kafka.channel import BEGINNING, END, Last, Outbox, Received, Tail, Topics, grow_control
+from headgate.kafka.channel import BEGINNING, END, Last, Outbox, Received, Tail
+from headgate.kafka.internal_topics import Topics, grow_control
 from headgate.model import Alert, TopicPartition
 from headgate.model.messages import ControllerState, DecisionRecord, LedgerState, Measurement
 

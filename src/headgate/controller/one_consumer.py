@@ -12,7 +12,8 @@ from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Pipeline
 from headgate.consumer.worker import Worker
 from headgate.errors import HeadgateError
-from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics
+from headgate.kafka.channel import BEGINNING, Outbox, Tail
+from headgate.kafka.internal_topics import Topics
 from headgate.kafka.offsets import partitions_where
 from headgate.lake.committer import Committer
 from headgate.model import TopicPartition

@@ -12,7 +12,8 @@ from headgate.controller.dry_run import shown_owners
 from headgate.controller.observing import ArrivalSlots, Recent, cost_of_changes, load_of, observe
 from headgate.controller.status import ALIVE_S
 from headgate.errors import HeadgateError
-from headgate.kafka.channel import BEGINNING, Last, Tail, Topics
+from headgate.kafka.channel import BEGINNING, Last, Tail
+from headgate.kafka.internal_topics import Topics
 from headgate.model import Decision, Observation, Plan, TopicPartition
 from headgate.model.messages import ConsumerLeft, ConsumerState, DecisionRecord, LedgerState, Measurement
 from headgate.policies import Policy

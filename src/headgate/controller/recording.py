@@ -7,7 +7,8 @@ from typing import Any
 
 from headgate.controller.observing import cost_of_changes
 from headgate.errors import ConfigError
-from headgate.kafka.channel import Last, Tail, Topics
+from headgate.kafka.channel import Last, Tail
+from headgate.kafka.internal_topics import Topics
 from headgate.model.messages import CommitRecord, DecisionRecord, Measurement
 from headgate.simulation.recorded import Trace, of_measurements
 

@@ -18,7 +18,7 @@ from headgate.controller.fleets import build_fleet
 from headgate.controller.metrics import show_build
 from headgate.errors import ConfigError, ConsumerError, HeadgateError, KafkaUnavailable, Superseded
 from headgate.fleet import Fleet
-from headgate.kafka.channel import Topics, ensure_topics
+from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.kafka.monitor import build_monitor
 from headgate.lake.committer import Committer
 from headgate.lake.upkeep import Maintainer

@@ -7,7 +7,8 @@ from functools import cache
 
 from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Pipeline
-from headgate.kafka.channel import BEGINNING, Last, Received, Tail, Topics
+from headgate.kafka.channel import BEGINNING, Last, Received, Tail
+from headgate.kafka.internal_topics import Topics
 from headgate.lake.latency import merge_quantiles
 from headgate.model import TopicPartition
 from headgate.model.messages import (

@@ -17,8 +17,9 @@ from headgate.config.pipeline import Pipeline
 from headgate.controller.service import Service
 from headgate.errors import HeadgateError
 from headgate.experiments.handovers import LiveRun, LoadStep
-from headgate.kafka.channel import BEGINNING, Tail, Topics
+from headgate.kafka.channel import BEGINNING, Tail
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_pace import RealTime
 from headgate.kafka.load_records import FixedSize

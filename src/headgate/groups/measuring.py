@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaConfigurationError, KafkaError
@@ -17,7 +15,8 @@ from kafka.errors import KafkaConfigurationError, KafkaError
 from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.groups.assignor import member_data
 from headgate.groups.placement import Joining
-from headgate.kafka.measurements import OffsetCounts
+from headgate.kafka.accepted import open_admin
+from headgate.kafka.offset_counts import OffsetCounts
 from headgate.kafka.offsets import end_offsets, partitions_where
 from headgate.kafka.rates import Rate, Sample, WriteRates
 from headgate.kafka.smoothing import BoxMean
@@ -66,10 +65,8 @@ class GroupMeter:
         clock: Callable[[], float],
     ) -> None:
         self._group, self._clock = group, clock
-        try:
-            self._admin, self._kafka_python = AdminClient(dict(settings)), dict(kafka_python)
-        except KafkaException as error:
-            raise ConfigError(f"the Kafka client cannot use these settings: {error.args[0].str()}") from error
+        self._admin = open_admin(settings, "the Kafka client cannot use these settings")
+        self._kafka_python = dict(kafka_python)
         self._client: Any = None
         self._counts = OffsetCounts()
         self._rates = WriteRates(BoxMean(window_s), window_s / 2)

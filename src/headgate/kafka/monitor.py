@@ -14,9 +14,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from headgate.config.clients import kafka_python_settings
 from headgate.config.pipeline import Pipeline
 from headgate.errors import KafkaUnavailable
-from headgate.kafka.channel import Outbox, Tail, Topics
+from headgate.kafka.channel import Outbox, Tail
+from headgate.kafka.internal_topics import Topics
+from headgate.kafka.log_dirs import LogDirSource
 from headgate.kafka.log_ends import LogEnds
-from headgate.kafka.measurements import ANSWER_S, LogDirSource, OffsetSource, Source
+from headgate.kafka.measurements import ANSWER_S, OffsetSource, Source
 from headgate.kafka.offsets import partitions_where
 from headgate.kafka.rates import Rate, WriteRates, published
 from headgate.kafka.record_sizes import CycleSizes, NewestRecords, RecordSizes, offset_of_newest

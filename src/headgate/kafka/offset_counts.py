@@ -1,7 +1,8 @@
-"""Payload bytes from end offsets, all partitions at once. Pure. `OffsetCounts` says what is counted, and counts one."""
+"""Payload bytes from end offsets: one partition after the other, or all at once with the same result. Pure."""
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,44 @@ from headgate.model.columns import ByPartition, Rows
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class Counted:
+    """How far one partition was counted."""
+
+    position: int
+    """Offset or log size up to which bytes were counted."""
+    payload_bytes: float = 0.0
+    life: int = 0
+
+
+class OffsetCounts:
+    """Payload bytes from the end offsets of one partition after the other (L-10). Pure.
+
+    Bytes are added up step by step with the record size known at each step; multiplying the offset itself would turn
+    every small correction of that size into a huge jump. Records whose size is not known yet are counted once it is.
+    Transaction markers take offsets as well and count as records: an overestimate of one record per transaction.
+    """
+
+    def __init__(self) -> None:
+        self._counted: dict[TopicPartition, Counted] = {}
+
+    def count(self, partition: TopicPartition, end_offset: int, bytes_per_record: float | None) -> Counter:
+        counted = self._counted.setdefault(partition, Counted(end_offset))
+        if end_offset < counted.position:
+            log.warning(
+                "%s ended at offset %d and now ends at %d (created again, or truncated): counting starts again",
+                *(partition, counted.position, end_offset),
+            )
+            counted.position, counted.life = end_offset, counted.life + 1
+        elif bytes_per_record is not None:
+            counted.payload_bytes += (end_offset - counted.position) * bytes_per_record
+            counted.position = end_offset
+        return Counter(counted.payload_bytes, end_offset, counted.life)
+
+
 class ManyOffsetCounts:
+    """What `OffsetCounts` counts, for all partitions at once."""
+
     def __init__(self) -> None:
         self._places: dict[TopicPartition, int] = {}
         """Where each partition ever counted stands in these:"""

@@ -16,7 +16,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headgate.errors import KafkaUnavailable
-from headgate.kafka.channel import Tail, Topics
+from headgate.kafka.channel import Tail
+from headgate.kafka.internal_topics import Topics
 from headgate.kafka.offsets import beginning_offsets, end_offsets
 from headgate.model import TopicPartition
 from headgate.model.messages import CycleRecord

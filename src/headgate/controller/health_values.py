@@ -1,0 +1,105 @@
+"""The values `headgate doctor` deals in: facts go into its checks, findings come out."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headgate.model import TopicPartition
+
+
+class Verdict(StrEnum):
+    ok = "ok"
+    warn = "warn"
+    fail = "fail"
+    unknown = "unknown"
+    """It could not be asked; why is the business of another check."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    check: str
+    verdict: Verdict
+    evidence: str
+    advice: str = ""
+    """What to do; empty when all is well."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    name: str
+    cleanup_policy: str
+    retention_ms: int
+    """-1 keeps everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    partition: TopicPartition
+    begin: int
+    end: int
+    ledger_next: int | None
+    """Of the slowest table; None if no table's ledger knows it."""
+    oldest_unread_ms: int | None = None
+    """Timestamp of the first record the lake misses, where that was looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """The last word of one part of the pipeline."""
+
+    who: str
+    said_ms: int
+    """By its own clock."""
+    written_ms: int
+    """By the brokers'."""
+    release: str
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaFacts:
+    brokers: int
+    missing_topics: tuple[str, ...]
+    has_run: bool
+    topics: tuple[TopicFacts, ...]
+    partitions: tuple[PartitionFacts, ...]
+    astray: tuple[str, ...]
+    """Partitions whose group offset is not where the ledger is, in words."""
+    rates: tuple[tuple[TopicPartition, float], ...]
+    """What one consumer would have to read for each partition, in bytes per second, for all its tables."""
+    capacity_bytes_per_s: float
+    voices: tuple[Voice, ...]
+    refused: tuple[str, ...]
+    """Parts of an older version of Headgate that are at work."""
+    recent_rows: int
+    """Over the last hour."""
+    recent_rejected: int
+    problems: tuple[str, ...]
+    """What the committer says needs a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    name: str
+    files: int
+    bytes: int
+    snapshots: int
+    newest_snapshot_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFacts:
+    catalog: str
+    tables: tuple[TableFacts, ...]
+    missing_tables: tuple[str, ...]
+    keep_snapshots: int
+    target_file_bytes: int
+    disk: tuple[int, int] | None
+    """Free and all bytes of the warehouse's disk; None if it is not on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that could be found out; a text instead of facts says why not."""
+
+    now_ms: int
+    kafka: KafkaFacts | str
+    lake: LakeFacts | str
