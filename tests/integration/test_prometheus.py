@@ -143,7 +143,7 @@ class Prometheus:
 @contextmanager
 def prometheus(folder: Path, told: Path) -> Iterator[Prometheus]:
     """With the configuration from the docs, but looking every second."""
-    (shown,) = re.findall(r"```yaml\n(# prometheus.yml\n.*?)```", (ROOT / "docs" / "operate.md").read_text(), re.S)
+    (shown,) = re.findall(r"```yml\n(# prometheus.yml\n.*?)```", (ROOT / "docs" / "operate.md").read_text(), re.S)
     config = yaml.safe_load(shown)
     config["rule_files"] = [str(ALERTS)]
     config["global"] = {"evaluation_interval": "1s"}
