@@ -38,7 +38,7 @@ def test_sparks_classes_come_from_an_archive_once_it_is_made(tmp_path: Path) -> 
 
 
 def test_what_cannot_be_made_is_not_tried_with_every_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:NoSuchOption")  # every JVM ends at once
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--no-such-option pyspark-shell")  # Spark does not start
     ran = subprocess.run([sys.executable, "-c", MAKE.format(folder=str(tmp_path))], capture_output=True, text=True)
     assert "this Java did not write an archive" in ran.stderr
     assert list(tmp_path.glob("*.failed"))
