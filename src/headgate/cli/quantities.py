@@ -10,21 +10,21 @@ from headgate.config.units import BYTES, BYTES_PER_S, SECONDS, Unit
 from headgate.simulation.start_times import PUBLISHED_T3, StartTimes
 
 
-def time_option(help: str, default: str = "", panel: str | None = None) -> OptionInfo:
-    """A time above 0, like `30s`. `default` is what the help says of it."""
+def time_option(help: str, default: str | bool = True, panel: str | None = None) -> OptionInfo:
+    """A time above 0, like `30s`. `default` is what the help says of it: a text, or True for the value itself."""
     return _quantity("TIME", positive_s, help, default, panel)
 
 
-def time_or_0_option(help: str, default: str = "", panel: str | None = None) -> OptionInfo:
+def time_or_0_option(help: str, default: str, panel: str | None = None) -> OptionInfo:
     return _quantity("TIME", seconds, help, default, panel)
 
 
-def rate_option(help: str, default: str = "", panel: str | None = None) -> OptionInfo:
+def rate_option(help: str, default: str, panel: str | None = None) -> OptionInfo:
     """Bytes per second, like `2MB/s`, or 0."""
     return _quantity("BYTES/S", bytes_per_s, help, default, panel)
 
 
-def percent_option(help: str, default: str = "", panel: str | None = None, most: float | None = 100) -> OptionInfo:
+def percent_option(help: str, default: str, panel: str | None = None, most: float | None = 100) -> OptionInfo:
     option: OptionInfo = typer.Option(
         min=0, max=most, metavar="PERCENT", help=help, show_default=default, rich_help_panel=panel
     )
@@ -32,7 +32,7 @@ def percent_option(help: str, default: str = "", panel: str | None = None, most:
 
 
 def _quantity(
-    metavar: str, parser: Callable[[str | float], float], help: str, default: str, panel: str | None
+    metavar: str, parser: Callable[[str | float], float], help: str, default: str | bool, panel: str | None
 ) -> OptionInfo:
     option: OptionInfo = typer.Option(
         metavar=metavar, parser=parser, help=help, show_default=default, rich_help_panel=panel

@@ -25,7 +25,8 @@ from headgate.consumer.positions import Positions
 from headgate.consumer.waiting import Batch, Look, Waiting
 from headgate.errors import ConfigError, ConsumerError, HeadgateError, SparkLost, Superseded
 from headgate.failpoints import reach
-from headgate.kafka.channel import Outbox, Topics
+from headgate.kafka.channel import Outbox
+from headgate.kafka.internal_topics import Topics
 from headgate.model import Announcement, CycleStats, Range, Skip, TopicPartition
 from headgate.model.messages import BytesPerRecord, CycleRecord
 

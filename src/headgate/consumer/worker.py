@@ -21,7 +21,8 @@ from headgate.consumer.positions import Positions
 from headgate.consumer.state import SavedState, StateFile
 from headgate.errors import HeadgateError, Outdated, Superseded
 from headgate.failpoints import reach
-from headgate.kafka.channel import BEGINNING, END, Outbox, Tail, Topics
+from headgate.kafka.channel import BEGINNING, END, Outbox, Tail
+from headgate.kafka.internal_topics import Topics
 from headgate.model import TopicPartition
 from headgate.model.messages import (
     ConsumerLeft,

@@ -22,7 +22,6 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from headgate.errors import KafkaUnavailable, Outdated
 from headgate.kafka.codec import RELEASE, VERSION, AnotherVersion, NotAMessage, Origin, decode, encode, origin_of
 from headgate.kafka.internal_topics import MOST_MESSAGE_BYTES
-from headgate.kafka.internal_topics import Topics as Topics  # the consumer and the committer still ask for it here
 
 log = logging.getLogger(__name__)
 

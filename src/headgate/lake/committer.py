@@ -19,7 +19,8 @@ from headgate.config.pipeline import Pipeline
 from headgate.config.table import REJECTED_SUFFIX
 from headgate.errors import HeadgateError, KafkaUnavailable, LakeError, Outdated
 from headgate.failpoints import reach
-from headgate.kafka.channel import BEGINNING, Outbox, Tail, Topics
+from headgate.kafka.channel import BEGINNING, Outbox, Tail
+from headgate.kafka.internal_topics import Topics
 from headgate.kafka.offsets import GroupMirror, beginning_offsets, end_offsets, partitions_where, topic_ids
 from headgate.lake.commit import CommitResult, TableCommitter
 from headgate.lake.commit_report import report, show_problems
