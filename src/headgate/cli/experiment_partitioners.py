@@ -49,7 +49,7 @@ def partitioners(
     home: Annotated[
         Path | None, typer.Option(help="Keep brokers and their logs in this new folder. Default: removed at the end.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where README.md, runs.csv, simulated.csv and the plots go.")] = Path(
+    out: Annotated[Path, typer.Option(help="Where README.md, the CSV files and the plots go.")] = Path(
         "docs/experiments/partitioners"
     ),
 ) -> None:
@@ -60,6 +60,7 @@ def partitioners(
     """
     from headgate.errors import SetupError
     from headgate.experiments.partitioners import QUICK, Plan, run_all
+    from headgate.experiments.partitioners_model import fit, predict
     from headgate.experiments.partitioners_plots import draw
     from headgate.experiments.partitioners_report import report, write
     from headgate.experiments.partitioners_results import Results, stored
@@ -89,7 +90,10 @@ def partitioners(
         simulated = simulate(
             10_000 if quick else 200_000, seed, lambda what: told(f"simulator: {what}", plan.total, plan.total)
         )
+        model = fit(lambda what: told(f"simulator: {what}", plan.total, plan.total))
+        predicted = predict(model)
     write_csv(simulated, out / "simulated.csv")
+    write_csv(predicted, out / "published_simulated.csv")
     draw(results, simulated, out)
     options = f"{' --quick' if quick else ''} --records {size.records} --record-bytes {size.record_bytes}"
     options += "".join(f" --part {name}" for name in part or ())
@@ -99,7 +103,7 @@ def partitioners(
         f"{os.cpu_count()} cores, Python {platform.python_version()}, "
         f"confluent-kafka {metadata.version('confluent-kafka')}, Kafka {KAFKA_VERSION}."
     )
-    write(out / "README.md", report(results, simulated, plan, how))
+    write(out / "README.md", report(results, simulated, (model, predicted), plan, how))
     Console().print(f"{stopped}Report: {out / 'README.md'}", highlight=False)
 
 

@@ -139,8 +139,9 @@ def _shares(outcome: Outcome) -> str:
     return " / ".join(f"{100 * served / total:.0f}" for served in outcome.served)
 
 
-def write_csv(rows: list[Simulated], file: Path) -> None:
+def write_csv(rows: Sequence[Any], file: Path) -> None:
+    """Rows of one dataclass."""
     with file.open("w", newline="") as out:
         writer = csv.writer(out)
-        writer.writerow([field.name for field in fields(Simulated)])
+        writer.writerow([field.name for field in fields(rows[0])])
         writer.writerows(map(astuple, rows))
