@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
 from benchmarks.ratio import Ratio, compare, of_rounds
+from benchmarks.watching import BROKER
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Lake, Pipeline, Table
 from headgate.consumer.files import Warehouse
@@ -24,11 +25,11 @@ from headgate.model import Range, TopicPartition
 from tests.announcements import announce, write_file
 from tests.integration.pipeline_harness import PipelineRun
 
-PARTITIONS = (10, 100, 1_000)
+PARTITIONS = (10, 100, 1_000, 10_000)
 TABLES = (1, 10, 50)
 CONSUMERS = (1, 2, 4, 8)
 LEDGERS = (10, 100, 1_000, 10_000)
-RECORDS, RECORD = 2_000, b"x" * 1_000
+RECORDS, RECORD = 10_000, b"x" * 200
 """Of one cycle, whatever it is spread over."""
 TURNS, WARM_UP = 6, 4
 COMMITS = 13
@@ -36,7 +37,7 @@ COMMITS = 13
 
 def run() -> list[Ratio]:
     results = _commits()
-    with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder) / "kafka", 1) as kafka:
+    with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder) / "kafka", 1, settings=BROKER, heap_mb=1024) as kafka:
         home = Path(folder)
         spark = start_session("local[2]", home / "spark")
         try:
@@ -86,7 +87,7 @@ def _consumers(home: Path, kafka: EmbeddedKafka, spark: SparkSession) -> list[Ra
         tables = [{"name": "lake.t"}]
         with PipelineRun(folder, kafka, spark, tables, {"t": 8}, consumers=count) as running:
             for partition in range(8):
-                running.produce("t", [RECORD] * 10_000, partition)
+                running.produce("t", [RECORD] * 50_000, partition)
             running.committer()
             parts = running.partitions()
             workers = [running.worker(n + 1) for n in range(count)]
@@ -158,7 +159,7 @@ def _pipeline(home: Path, name: str, bootstrap: str, topics: Sequence[str]) -> P
 
 
 def _fill(bootstrap: str, topic: str, partitions: int, each: int) -> None:
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
+    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, partitions, 1)])[topic].result(300)
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 1_000_000})
     for _ in range(each):
         for partition in range(partitions):
