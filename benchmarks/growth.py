@@ -37,7 +37,10 @@ COMMITS = 13
 
 def run() -> list[Ratio]:
     results = _commits()
-    with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder) / "kafka", 1, settings=BROKER, heap_mb=1024) as kafka:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        EmbeddedKafka(Path(folder) / "kafka", 1, settings=BROKER, heap_mb=1024) as kafka,
+    ):
         home = Path(folder)
         spark = start_session("local[2]", home / "spark")
         try:
