@@ -93,7 +93,7 @@ def test_a_simulated_failure_equals_looking_at_the_failed_cluster_anew(topology:
         for lint in Lint:
             assert seen.new.get(lint, ()) == tuple(sorted(anew.lints[lint] - healthy[lint]))
             assert seen.gone.get(lint, ()) == tuple(sorted(healthy[lint] - anew.lints[lint]))
-        live = {node.id: node.capacity for node in topology.nodes if node.id not in nodes}
+        live = {node.id: node.capacity for node in topology.nodes if node.online and node.id not in nodes}
         expected = Pressure.of(anew.loads.default, live)
         if expected is None:
             assert seen.default is None

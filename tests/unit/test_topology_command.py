@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from headgate.cli.main import app
 from headgate.errors import HeadgateError
 from headgate.topology.document import as_document
+from headgate.topology.failures import failed
 from tests.topologies import cluster
 
 EVEN = {"A": [[1, 2], [2, 3], [3, 1]]}
@@ -59,6 +60,18 @@ def test_advice_is_saved_as_a_file_that_report_accepts(tmp_path: Path) -> None:
     assert code == 0
     code, said = headgate("report", "--from", file, "--change", plan)
     assert (code, said.splitlines()[0][:8]) == (0, "HEALTHY:")
+
+
+def test_advice_is_given_where_the_report_asks_for_it_with_three_replicas_and_a_node_away(tmp_path: Path) -> None:
+    topology = failed(cluster({"A": [[1, 2, 3], [2, 3, 1], [3, 1, 2]], "B": [[2, 3, 1], [3, 2, 1]]}), [1])
+    file = written(tmp_path, as_document(topology))
+    code, said = headgate("report", "--from", file)
+    assert code == 1
+    assert "headgate topology advise" in " ".join(said.split())
+    code, said = headgate("advise", "--from", file)
+    assert code == 0
+    assert "Node 1 is offline" in said
+    assert "not replace: no live node is free" in said
 
 
 def test_simulate_prints_failures_and_the_price_of_spares(tmp_path: Path) -> None:

@@ -251,6 +251,29 @@ def test_a_node_that_stays_away_is_replaced_even_if_its_rack_has_no_other() -> N
     assert objections(topology, Reassignment({TopicPartition("A", 0): (1, 3)})) == []
 
 
+def test_advice_for_three_replicas_on_three_nodes_of_which_one_is_away() -> None:
+    """There is no node to copy to, so plans keep the replica on node 1 and only reorder. Node 2 leads three of A's four
+    partitions and both of B's, 1.75 of the traffic of 2; two and one would be 1."""
+    topology = failed(cluster({"A": [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]], "B": [[2, 3, 1], [1, 2, 3]]}), [1])
+    advice = advise(Standing(topology))
+    assert [plan.copies for plan in advice.plans] == [0] * len(advice.plans)
+    assert advice.plans
+    for plan in advice.plans:
+        assert sorted(plan.before.load.values()) == pytest.approx([0, 0.25, 1.75])
+        assert sorted(plan.after.load.values()) == pytest.approx([0, 1, 1])
+        assert plan.after.lagging_topics == plan.before.lagging_topics == 2
+        assert objections(topology, plan.change) == []
+        assert all(sorted(replicas) == [1, 2, 3] for replicas in plan.change.replicas.values())
+        assert all(replicas[0] != 1 for replicas in plan.change.replicas.values())
+
+
+def test_a_node_that_is_away_may_keep_a_replica_and_take_no_new_one() -> None:
+    topology = failed(cluster({"A": [[1, 2, 3]], "B": [[2, 3]]}), [1])
+    assert objections(topology, Reassignment({TopicPartition("A", 0): (3, 2, 1)})) == []
+    (reason,) = objections(topology, Reassignment({TopicPartition("B", 0): (2, 1)}))
+    assert "node 1 is offline or unknown and cannot take a replica" in reason
+
+
 def test_the_page_shows_names_as_text_and_needs_nothing_from_elsewhere() -> None:
     topology = cluster({"<script>": [[1, 2], [2, 1]], "B": [[2], [3]]})
     standing = Standing(topology)

@@ -84,7 +84,7 @@ class Reassigner:
             if not done:
                 self.cancel(change.replicas)
                 return False
-        self._elect(change)
+        self._elect(topology, change)
         return True
 
     def cancel(self, partitions: Iterable[TopicPartition], deadline_s: float = 60.0) -> int:
@@ -159,9 +159,16 @@ class Reassigner:
                     raise _not_done(error) from error
                 time.sleep(POLL_S)
 
-    def _elect(self, change: Reassignment) -> None:
-        """Leadership goes to the first replicas; Kafka would do that by itself some minutes later."""
-        partitions = [KafkaTopicPartition(at.topic, at.partition) for at in change.replicas]
+    def _elect(self, topology: Topology, change: Reassignment) -> None:
+        """Leadership goes to the first replicas, as far as they are there; Kafka would do that by itself some minutes
+        later."""
+        partitions = [
+            KafkaTopicPartition(at.topic, at.partition)
+            for at, replicas in change.replicas.items()
+            if replicas[0] in topology.online
+        ]
+        if not partitions:
+            return
         with _answering():
             answers = self._admin.elect_leaders(ElectionType.PREFERRED, partitions).result(ANSWER_S)
         failed = {
