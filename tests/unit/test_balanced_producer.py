@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 import weakref
-from collections import Counter
+from collections import Counter, UserList, deque
 from itertools import chain, cycle
 from pathlib import Path
 from typing import Any
@@ -197,6 +197,21 @@ def test_many_values_at_once_wait_for_room_and_keep_their_order(name: str) -> No
     assert all(numbers == sorted(numbers) for numbers in found.values())
     if name != "sqf-inflight":
         assert spread(producer, [p for p, numbers in found.items() for _ in numbers]) <= 1
+
+
+@pytest.mark.parametrize("kind", [UserList, tuple, deque])
+def test_many_values_may_be_any_sequence_and_none_is_lost_when_the_queue_is_full(kind: Any) -> None:
+    """Not every sequence's iterator says how much is left, and a deque cannot be sliced."""
+    found: list[int] = []
+    config = {
+        **IN_MEMORY,
+        "queue.buffering.max.messages": 7,
+        "on_delivery": lambda error, message: found.append(int(message.value())),
+    }
+    producer = BalancedProducer(config, partitioner="node")
+    producer.produce_all("t", kind(str(n) for n in range(100)))
+    assert producer.flush(30) == 0
+    assert sorted(found) == list(range(100))
 
 
 def test_producers_in_several_threads_share_one_sqf() -> None:

@@ -120,14 +120,14 @@ class BalancedProducer(Producer):
         ahead = self._choices.ahead(topic, len(values))
         produce = super().produce if ahead is not None else self.produce
         partitions = ahead if ahead is not None else [UNASSIGNED] * len(values)
-        done = 0
-        while done < len(values):
-            handed = iter(values[done:])
+        records, done = list(values), 0
+        while done < len(records):
+            handed = iter(records[done:])  # a list's iterator knows how much is left, which not every sequence's does
             try:
                 _exhaust(map(produce, repeat(topic), handed, repeat(None), partitions[done:], repeat(reported)))
                 return
             except BufferError:
-                done = len(values) - length_hint(handed) - 1  # the one that was refused is next
+                done = len(records) - length_hint(handed) - 1  # the one that was refused is next
                 self.poll(FULL_S)
 
     def close(self, *args: Any) -> Any:
