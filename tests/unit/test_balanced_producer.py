@@ -104,6 +104,55 @@ def test_a_full_queue_takes_no_turn() -> None:
     assert spread(producer, reports.partitions) <= 1
 
 
+KEYED = {"allow_keys": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "key"),
+    [
+        ("node", KEYED, "key"),
+        ("node-key", KEYED, "key"),
+        ("sqf", KEYED, "key"),
+        ("sqf", {"count_bytes": True}, None),
+        ("sqf-host", KEYED, "key"),
+        ("sqf-inflight", {}, None),
+    ],
+)
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_full_queue_takes_no_turn_of_records_that_must_be_seen_either(
+    name: str, options: dict[str, Any], key: str | None, batch: bool, tmp_path: Path
+) -> None:
+    """As above: with a key, with bytes counted, for partitioners that listen, and in batches of one."""
+    if name == "sqf-host":
+        options = {**options, "folder": tmp_path}
+    partitioner = build_partitioner(name, options)
+    producer = BalancedProducer({**IN_MEMORY, "queue.buffering.max.messages": 1}, partitioner=partitioner)
+    reports, refused = Reports(), 0
+
+    def taken() -> bool:
+        if batch:
+            return producer.produce_batch("t", [{"value": b"x", "key": key}], on_delivery=reports) == 1
+        try:
+            producer.produce("t", b"x", key, on_delivery=reports)
+        except BufferError:
+            return False
+        return True
+
+    for _ in range(60):
+        while not taken():
+            refused += 1
+            producer.flush(30)
+    assert producer.flush(30) == 0
+    assert refused >= 59
+    if name != "sqf-inflight":  # to which all nodes are free whenever it is asked
+        assert spread(producer, reports.partitions) <= 1
+    assert producer.view is not None
+    counts = Counter(reports.partitions)
+    for led in producer.view.leaders["t"].values():
+        if name != "node-key":
+            assert max(counts[p] for p in led) - min(counts[p] for p in led) <= 1
+
+
 def test_a_refused_record_gives_its_turn_back_with_headers_too_and_with_a_key_it_has_none() -> None:
     """Four partitions in turn: 0, 1, then a refused one with headers, then one with a key, and 2 is still next."""
     config = {**IN_MEMORY, "queue.buffering.max.messages": 1}
@@ -148,6 +197,41 @@ def test_a_record_that_was_not_taken_is_not_on_its_way() -> None:
     assert sum(len(node.usage.on_the_way) for node in nodes) == 1
     assert producer.flush(30) == 0
     assert sum(len(node.usage.on_the_way) for node in nodes) == 0
+
+
+@pytest.mark.parametrize("name", ["sqf-inflight", "jsq", "latency-weighted"])
+def test_what_a_batch_did_not_find_room_for_is_not_on_its_way_and_can_be_sent_again(name: str) -> None:
+    """The queue has room for one of ten: nine are refused, and heard of once each when they are sent after all."""
+    partitioner = build_partitioner(name)
+    assert isinstance(partitioner, SqfInflight)
+    producer = BalancedProducer({**IN_MEMORY, "queue.buffering.max.messages": 1}, partitioner=partitioner)
+    reports = Reports()
+    messages: list[dict[str, Any]] = [{"value": b"x", "callback": reports} for _ in range(10)]
+    assert producer.produce_batch("t", messages) == 1
+    assert producer.view is not None
+    nodes = partitioner._maps.of(producer.view).nodes.values()
+    assert sum(len(node.usage.on_the_way) for node in nodes) == 1
+    assert producer.flush(30) == 0
+    while messages := [message for message in messages if "_error" in message]:
+        producer.produce_batch("t", messages)
+        assert producer.flush(30) == 0
+    assert len(reports.partitions) == 10
+    assert sum(len(node.usage.on_the_way) for node in nodes) == 0
+
+
+def test_turns_of_a_batch_that_found_no_room_are_the_next_records() -> None:
+    """Four partitions in turn. The queue takes two of a batch's three records, then two of four, so the third and fourth
+    partition's; then come the two turns that were given back, and two more."""
+    config = {**IN_MEMORY, "queue.buffering.max.messages": 2}
+    reports = Reports()
+    producer = BalancedProducer(config, partitioner=DefaultRoundRobin(start=lambda: 0))
+    producer.produce_batch("t", [{"value": b"x"} for _ in range(3)], on_delivery=reports)
+    assert producer.flush(30) == 0
+    producer.produce_batch("t", [{"value": b"x"} for _ in range(4)], on_delivery=reports)
+    assert producer.flush(30) == 0
+    producer.produce_all("t", [b"x"] * 4, on_delivery=reports)
+    assert producer.flush(30) == 0
+    assert Counter(reports.partitions) == dict.fromkeys(range(PARTITIONS), 2)
 
 
 def test_callbacks_and_arguments_are_the_clients_own() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from headgate.errors import ConfigError
+from headgate.producers.choices import give_back
 from headgate.producers.host_memory import host_memory
 from headgate.producers.nodes import NodeMaps, refuse_key
 from headgate.producers.protocol import Choice, ClusterView
@@ -45,6 +46,13 @@ class HostSqf:
         if topic not in choices:
             choices[topic] = self.bound(topic, cluster)
         return choices[topic]()
+
+    def taken_back(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int, cluster: ClusterView
+    ) -> None:
+        choices = self._choices.get(cluster, {})
+        if topic in choices:
+            give_back(choices, topic, partition)
 
     def bound(self, topic: str, cluster: ClusterView) -> Choice:
         nodes = self._maps.of(cluster).nodes_of.get(topic)

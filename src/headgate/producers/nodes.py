@@ -39,6 +39,11 @@ class NodeState:
         partitions, counter = self.led[topic]
         return partitions[(next(counter) & POSITIVE) % len(partitions)]
 
+    def gets_back(self, topic: str, partition: int) -> None:
+        """The turn of this one, which is next again."""
+        partitions, _ = self.led[topic]
+        self.led[topic] = (partitions, count(partitions.index(partition)))
+
     def in_turn(self, topic: str) -> tuple[int, ...]:
         """Its partitions, the next one first."""
         partitions, counter = self.led[topic]
@@ -56,6 +61,11 @@ class Maps:
 
     nodes_of: dict[str, tuple[NodeState, ...]]
     nodes: dict[int, NodeState]
+
+    def leader(self, topic: str, partition: int) -> NodeState | None:
+        """Who leads it, by looking at all that lead the topic: for what happens seldom."""
+        led = self.nodes_of.get(topic, ())
+        return next((node for node in led if partition in node.led[topic][0]), None)
 
 
 class NodeMaps:

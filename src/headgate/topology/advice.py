@@ -103,7 +103,12 @@ def advise(standing: Standing) -> Advice:
         elif plan.worthwhile:
             plans.append(plan)
         else:
-            rejected.append((plan, _compared(before, plan.after) if plan.change.replicas else _NOTHING.get(name, "nothing to change")))
+            rejected.append(
+                (
+                    plan,
+                    _compared(before, plan.after) if plan.change.replicas else _NOTHING.get(name, "nothing to change"),
+                )
+            )
     plans.sort(key=lambda plan: (*plan.after.badness, plan.copies))
     for better, plan in [*pairwise(plans)]:
         if better.after.badness == plan.after.badness:
