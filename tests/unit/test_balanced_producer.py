@@ -22,6 +22,7 @@ from headgate.producers.murmur2 import partition_of_key
 from headgate.producers.protocol import Choice, ClusterView
 from headgate.producers.registry import build_partitioner
 from headgate.producers.round_robin import DefaultRoundRobin
+from tests.clusters_in_memory import InMemory
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "balanced_producer.py"
 IN_MEMORY = {"test.mock.num.brokers": 3, "log_level": 0}
@@ -220,8 +221,8 @@ def test_what_a_batch_did_not_find_room_for_is_not_on_its_way_and_can_be_sent_ag
 
 
 def test_turns_of_a_batch_that_found_no_room_are_the_next_records() -> None:
-    """Four partitions in turn. The queue takes two of a batch's three records, then two of four, so the third and fourth
-    partition's; then come the two turns that were given back, and two more."""
+    """Four partitions in turn. The queue takes two of a batch's three records, then two of four: those of the third and
+    fourth partition. Then come the two turns that were given back, and two more."""
     config = {**IN_MEMORY, "queue.buffering.max.messages": 2}
     reports = Reports()
     producer = BalancedProducer(config, partitioner=DefaultRoundRobin(start=lambda: 0))
@@ -299,21 +300,24 @@ def test_many_values_may_be_any_sequence_and_none_is_lost_when_the_queue_is_full
 
 
 def test_producers_in_several_threads_share_one_sqf() -> None:
-    shared, reports = build_partitioner("sqf"), Reports()
-    producer = BalancedProducer(IN_MEMORY, partitioner=shared)
+    """B-36: each sends alone for a while, so only together are the nodes level."""
+    brokers, shared, reports = InMemory(), build_partitioner("sqf"), Reports()
+    brokers.create("t")
+    config = {"bootstrap.servers": brokers.address, "log_level": 0}
+    producers = [BalancedProducer(config, partitioner=shared) for _ in range(3)]
 
-    def produce() -> None:
+    def produce(producer: BalancedProducer) -> None:
         for _ in range(1000):
             producer.produce("t", b"x", on_delivery=reports)
+        assert producer.flush(30) == 0
 
-    threads = [threading.Thread(target=produce) for _ in range(3)]
+    threads = [threading.Thread(target=produce, args=(producer,)) for producer in producers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert producer.flush(30) == 0
     assert len(reports.partitions) == 3000
-    assert spread(producer, reports.partitions) <= 30  # a thread that is interrupted while it counts loses a record
+    assert spread(producers[0], reports.partitions) <= 30  # a thread that is interrupted while it counts loses a record
 
 
 def test_a_topic_that_nobody_knows_is_left_to_the_client() -> None:

@@ -56,13 +56,13 @@ def test_a_process_that_was_killed_leaves_what_it_sent_and_its_row(tmp_path: Pat
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
         process.join(30)
-    assert memory.usage(memory.slots([1, 2], [], None)) == [96, 96]
+    assert memory.usage(memory.slots([1, 2], [])) == [96, 96]
     assert [int(row.sum()) for row in memory._rows if row.any()] == [192]
 
 
 def test_a_child_counts_in_a_row_of_its_own(tmp_path: Path) -> None:
     memory = host_memory("there", tmp_path)
-    slots = memory.slots([1, 2], [1, 2], None)
+    slots = memory.slots([1, 2], [1, 2])
     memory.add(slots, [1, 0])
     child = forked.Process(target=memory.add, args=(slots, [0, 5]))
     child.start()
@@ -133,7 +133,7 @@ def test_a_node_that_nobody_knew_joins_at_the_least_used_ones_level(tmp_path: Pa
 def test_names_keep_clusters_apart(tmp_path: Path) -> None:
     assert host_memory("here", tmp_path) is host_memory("here", tmp_path)
     here, there = host_memory("here", tmp_path), host_memory("there", tmp_path)
-    slots = [memory.slots([7], [7], None) for memory in (here, there)]
+    slots = [memory.slots([7], [7]) for memory in (here, there)]
     here.add(slots[0], [3])
     assert (here.usage(slots[0]), there.usage(slots[1])) == ([3], [0])
 

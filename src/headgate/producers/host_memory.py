@@ -20,11 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.errors import ConfigError, SetupError
+from headgate.producers.leading import Change
 
 ROWS, NODES = 64, 1024
 """Processes and nodes; 0.5 MB, of which the system gives what is used."""
 LOCK_DEADLINE_S = 10.0
 _IDS, _AWAY, _BASE, _FIRST_ROW = 0, 1, 2, 3
+UNCHANGED = Change(frozenset(), frozenset())
 _BYTES = (_FIRST_ROW + ROWS) * NODES * 8
 
 
@@ -39,26 +41,25 @@ class HostMemory:
         self._own, self._pid = -1, -1
         self._within = threading.Lock()
 
-    def slots(self, nodes: Collection[int], leading: Collection[int], led: Collection[int] | None) -> list[int]:
-        """Where each of the live nodes is counted. `leading` are those that lead something in this process' view, and
-        `led` those that did in its last one; None if this is its first.
+    def slots(self, nodes: Collection[int], leading: Collection[int], change: Change = UNCHANGED) -> list[int]:
+        """Where each of the live nodes is counted. `leading` are those that lead something in a view of this process,
+        and `change` is what that view shows against the ones before it.
 
         A node joins at the level of the least used of the others that lead here, if it is below (B-34): a node that
-        did not lead here before; one that some process saw lead no more, and none has seen lead since; and one that
-        nobody knew. A first view alone is no reason: what other processes' topics sent so far is as it should be.
+        began to lead; one that some process saw lead no more, and none has seen lead since; and one that nobody knew.
         """
         with self._within, self._locked():
             away = self._table[_AWAY]
             known = {int(id) - 1 for id in self._table[_IDS] if id}
-            slot_of = {node: self._slot(node) for node in (*nodes, *leading, *(led or ()))}
-            begins = {node for node in leading if away[slot_of[node]] or (led is not None and node not in led)}
+            slot_of = {node: self._slot(node) for node in (*nodes, *leading, *change.ended)}
+            begins = {node for node in leading if away[slot_of[node]] or node in change.began}
             stays = [slot_of[node] for node in leading if node in known and node not in begins]
             least = int(self._usage(stays).min()) if stays else 0
             for node in begins | (slot_of.keys() - known):
                 below = least - int(self._usage([slot_of[node]])[0])
                 self._table[_BASE, slot_of[node]] += max(0, below)
             away[[slot_of[node] for node in leading]] = 0
-            away[[slot_of[node] for node in led or () if node not in leading]] = 1
+            away[[slot_of[node] for node in change.ended]] = 1
             return [slot_of[node] for node in nodes]
 
     def usage(self, slots: Sequence[int]) -> list[int]:
