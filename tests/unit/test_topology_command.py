@@ -54,6 +54,23 @@ def test_json_and_html_carry_the_same_verdict(tmp_path: Path) -> None:
     assert report["verdict"] in html
 
 
+def test_every_output_says_which_topics_overlap(tmp_path: Path) -> None:
+    """B-9's second mode, asked for; A and C on nodes 1 and 2, B on 2 and 3."""
+    file = written(tmp_path, as_document(cluster({"A": [[1], [2]], "B": [[2], [3]], "C": [[2], [1]]})))
+    _, said = headgate("report", "--from", file, "--overlaps", "5")
+    assert "node 2: {A, C} and {B}" in said
+    assert "{A, C} and {B} on node 2" in said
+    _, said = headgate("report", "--from", file, "--overlaps", "5", "--output", "json")
+    report = json.loads(said)
+    assert report["shared"] == [{"node": 2, "groups": [["A", "C"], ["B"]], "more_groups": 0}]
+    assert report["pairs"] == [{"first": ["A", "C"], "second": ["B"], "shared_nodes": [2]}]
+    _, said = headgate("report", "--from", file, "--output", "json")
+    assert json.loads(said)["pairs"] is None
+    _, html = headgate("report", "--from", file, "--overlaps", "5", "--output", "html")
+    assert "{A, C}, {B}" in html
+    assert "<td class=name>{A, C}</td><td>{B}</td><td>2</td>" in html
+
+
 def test_advice_is_saved_as_a_file_that_report_accepts(tmp_path: Path) -> None:
     file, plan = written(tmp_path, as_document(cluster(UNEVEN))), str(tmp_path / "plan.json")
     code, _ = headgate("advise", "--from", file, "--save", plan)

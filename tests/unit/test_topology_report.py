@@ -11,6 +11,7 @@ from headgate.topology.checks import Thresholds, findings_of
 from headgate.topology.cluster import ConsumerGroup, Node, Partition, Topic, Topology
 from headgate.topology.failures import failed, recovered, replaced
 from headgate.topology.findings import Severity
+from headgate.topology.groups import Group
 from headgate.topology.lints import Lint
 from headgate.topology.overlaps import Overlaps
 from headgate.topology.page import page
@@ -70,6 +71,23 @@ def test_overlap_is_a_warning_only_where_it_costs_balance() -> None:
     level = {"A": [[1, 2], [2, 1]], "B": [[2, 3], [3, 2]], "C": [[3, 1], [1, 3]]}
     assert kinds(cluster(level))["overlap"] is Severity.note
     assert kinds(cluster(level, rates={"A": 4}))["overlap"] is Severity.warning
+
+
+def test_an_overlap_names_its_topics_and_only_the_groups_that_share() -> None:
+    """B-9, B-10, on cluster Z of B-14 beside three topics that share nothing."""
+    alone = {name: [[node]] for name, node in (("D", 4), ("E", 5), ("F", 6))}
+    topology = cluster({"A": [[1], [2]], "B": [[2]], "C": [[2], [1]], **alone}, nodes=6)
+    (found,) = (f for f in findings_of(Standing(topology)) if f.kind == "overlap")
+    assert found.what.startswith("2 of 5 groups of topics share 1 node in part")
+    assert found.evidence == ("node 2: {A, C} and {B}",)
+
+
+def test_a_node_that_very_many_groups_share_names_some_and_counts_the_rest() -> None:
+    """Twelve topics, each on node 1 and one more."""
+    topology = cluster({f"t{n:02}": [[1], [n]] for n in range(2, 14)}, nodes=13)
+    shared = Overlaps.of(topology).most_shared(most_nodes=10, most_groups=3)
+    assert [str(s) for s in shared] == ["node 1: {t02}, {t03}, {t04} and 9 more groups"]
+    assert Group(tuple("abcdefg"), frozenset()).short() == "{a, b, c, d, e, … (7 topics)}"
 
 
 def test_consumer_groups_that_do_not_fit_are_noted() -> None:

@@ -97,6 +97,7 @@ def report(
     unclean: Unclean = False,
     overload: Overload = USUAL.overload,
     uneven: Skew = USUAL.uneven_skew,
+    overlaps: Annotated[int, typer.Option(help="List up to so many pairs of groups that share nodes.", min=0)] = 0,
     measure: Measure = None,
     internal: Internal = False,
 ) -> None:
@@ -110,7 +111,7 @@ def report(
     log_to(None)
     found = load_source(source, brokers, pipeline, change, internal, measure)
     standing = Standing(found.topology)
-    made = _report(standing, found, Thresholds(uneven, overload), failures, scenarios, time_limit, unclean)
+    made = _report(standing, found, Thresholds(uneven, overload), failures, scenarios, time_limit, unclean, overlaps)
     if output is Output.json:
         typer.echo(json.dumps(as_json(made), indent=2))
     elif output is Output.html:
@@ -279,11 +280,12 @@ def _report(
     scenarios: int,
     time_limit_s: float,
     unclean: bool,
+    most_pairs: int = 0,
 ) -> Report:
     until = time.monotonic() + time_limit_s
     seen = simulated(standing, failures, scenarios, unclean, out_of_time=lambda: time.monotonic() > until)
     potentials = potential_overlaps(found.topology, standing.overlaps, max(1, failures)) if failures else None
-    return make_report(standing, found.name, thresholds, seen, potentials)
+    return make_report(standing, found.name, thresholds, seen, potentials, most_pairs)
 
 
 def _leave(made: Report, fail_on: FailOn) -> None:

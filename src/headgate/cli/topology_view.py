@@ -1,6 +1,6 @@
 """How `headgate topology` looks in the terminal."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -8,6 +8,7 @@ from rich.table import Table
 
 from headgate.topology.advice import Advice, Effect, Plan
 from headgate.topology.findings import Finding, Severity, counted, joined
+from headgate.topology.groups import Overlap
 from headgate.topology.lints import Lint
 from headgate.topology.report import Report
 from headgate.topology.simulate import Consequence, Pressure, Simulation, Spare
@@ -26,6 +27,8 @@ def print_report(console: Console, report: Report) -> None:
         console.print("Every topic counts alike: no traffic is known (--measure 10s, --pipeline FILE).", style="dim")
     if report.shared_sqf_gap:
         console.print(f"shared SQF is exact to {report.shared_sqf_gap:.2g}", style="dim")
+    if report.pairs is not None:
+        _print_pairs(console, report.pairs)
     if report.simulation is not None:
         print_simulation(console, report.simulation)
     console.print("\n[bold]Round robin would be enough if[/]")
@@ -45,6 +48,13 @@ def print_finding(console: Console, finding: Finding) -> None:
     for line in finding.evidence:
         console.print(f"    {escape(line)}", highlight=False)
     console.print(f"  [bold]→[/] {escape(finding.do)}", highlight=False)
+
+
+def _print_pairs(console: Console, pairs: Sequence[Overlap]) -> None:
+    console.print("\n[bold]Groups of topics that share nodes in part[/]" + ("" if pairs else ": none"))
+    for pair in pairs:
+        shared = f"on node {joined(pair.shared)}"
+        console.print(f"  {escape(pair.first.short())} and {escape(pair.second.short())} {shared}", highlight=False)
 
 
 def print_simulation(console: Console, simulation: Simulation) -> None:

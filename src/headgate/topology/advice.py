@@ -15,7 +15,6 @@ from headgate.topology.safety import on_fewer_racks
 from headgate.topology.simulate import Pressure
 from headgate.topology.standing import Standing
 
-
 _NOTHING = {"replace": "no live node is free for them: each holds a replica of the partition, or nobody leads it"}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headgate.topology.cluster import Topic
-from headgate.topology.findings import Finding, Severity, counted, joined, listed
+from headgate.topology.findings import MOST_EVIDENCE, Finding, Severity, counted, joined, listed
 from headgate.topology.lints import Lint
 from headgate.topology.simulate import Pressure
 from headgate.topology.standing import Standing
@@ -19,6 +19,8 @@ class Thresholds:
 
 
 USUAL = Thresholds()
+MOST_GROUPS = 3
+"""Groups named for a node that several use."""
 
 
 def findings_of(standing: Standing, thresholds: Thresholds = USUAL) -> list[Finding]:
@@ -218,14 +220,15 @@ def _of_overlaps(standing: Standing, thresholds: Thresholds) -> Iterator[Finding
         return
     capacity = {node.id: node.capacity for node in standing.topology.nodes if node.online}
     pressure = Pressure.of(standing.loads.node, capacity)
-    users = sorted(((n, node) for node, n in overlaps.groups_per_node().items() if n > 1), reverse=True)
+    shared = overlaps.most_shared(MOST_EVIDENCE + 1, MOST_GROUPS)
     pressed = pressure is not None and pressure.skew > thresholds.overload
     yield Finding(
         Severity.warning if pressed else Severity.note,
         "overlap",
-        f"{counted(overlaps.count, 'group')} of topics share {counted(len(users), 'node')} in part: "
+        f"{overlaps.sharing_count:,} of {counted(overlaps.count, 'group')} of topics share "
+        f"{counted(overlaps.shared_count, 'node')} in part: "
         + ("no partitioner that looks at one topic can level that" if pressed else "the load is level all the same"),
-        listed(f"node {node}: {n} groups, {standing.topics_led[node]} topics" for n, node in users),
+        listed(map(str, shared), of=overlaps.shared_count),
         "Give the groups separate nodes or the same ones (`headgate topology advise`); if they must share, use one "
         "SQF instance for the producers of a machine, or collectors.",
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from headgate.topology.findings import joined
+from headgate.topology.groups import Group
 from headgate.topology.lints import Lint
 from headgate.topology.report import NodeRow, Report
 from headgate.topology.simulate import Consequence
@@ -42,6 +43,7 @@ def _parts(report: Report, standing: Standing) -> Iterator[str]:
         yield f"<ul>{evidence}</ul><p>→ {escape(finding.do)}</p></div>"
     yield from _nodes(report)
     yield from _matrix(report, standing)
+    yield from _overlaps(report)
     yield from _failures(report)
     yield "<h2>When round robin would be enough</h2>"
     yield _table(
@@ -93,6 +95,21 @@ def _cell(row: NodeRow, leaders: int, share: float) -> str:
     return (
         f'<td{shared} style="background:rgba(33,102,172,{0.08 + 0.72 * min(1.0, share * leaders):.2f})">{leaders}</td>'
     )
+
+
+def _overlaps(report: Report) -> Iterator[str]:
+    if report.shared:
+        yield "<h2>Nodes that groups of topics share</h2>"
+        rows = ((str(s.node), *_groups(s.groups, s.more)) for s in report.shared)
+        yield _table(("node", "groups"), rows)
+    if report.pairs is not None:
+        yield "<h2>Groups that share nodes in part</h2>" + ("" if report.pairs else "<p>None.</p>")
+        pairs = ((p.first.short(), p.second.short(), joined(p.shared)) for p in report.pairs)
+        yield _table(("group", "and", "share nodes"), pairs)
+
+
+def _groups(groups: Iterable[Group], more: int) -> Iterator[str]:
+    yield ", ".join(group.short() for group in groups) + (f" and {more:,} more" if more else "")
 
 
 def _failures(report: Report) -> Iterator[str]:
