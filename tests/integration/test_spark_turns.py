@@ -33,6 +33,17 @@ def test_where_the_number_of_tasks_is_not_known_early_ones_make_up_for_more(spar
     assert counts[0] - counts[1] == pytest.approx(543, abs=10)
 
 
-def test_a_plan_that_is_adapted_while_it_runs_is_not_run_to_count_its_tasks(spark: SparkSession) -> None:
-    shuffled = spark.range(0, 100, 1, 4).groupBy((F.col("id") % 7).alias("n")).count()
-    assert tasks_of(shuffled) is None
+@pytest.mark.parametrize(("adaptive", "tasks"), [("true", None), ("false", 5)])
+def test_a_plan_that_is_adapted_while_it_runs_is_not_run_to_count_its_tasks(
+    spark: SparkSession, adaptive: str, tasks: int | None
+) -> None:
+    settings = {"spark.sql.adaptive.enabled": adaptive, "spark.sql.shuffle.partitions": "5"}
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        shuffled = spark.range(0, 100, 1, 4).groupBy((F.col("id") % 7).alias("n")).count()
+        assert tasks_of(shuffled) == tasks
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)

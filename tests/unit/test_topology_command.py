@@ -91,6 +91,24 @@ def test_advice_is_given_where_the_report_asks_for_it_with_three_replicas_and_a_
     assert "not replace: no live node is free" in said
 
 
+def test_simulate_says_what_a_return_and_a_standby_would_change(tmp_path: Path) -> None:
+    """Node 1 of EVEN fails: node 2 leads two of three. Back, node 1 leads nothing and node 2 has twice its share; home,
+    all have theirs. With a standby node 2 would not get more than its share at all."""
+    file = written(tmp_path, as_document(cluster(EVEN)))
+    _, said = headgate("simulate", "--from", file, "--recovery", "--spare", "--output", "json")
+    document = json.loads(said)
+    of_1 = {"back": 2.0, "home": 1.0}
+    (recovery,) = (r for r in document["recoveries"] if r["nodes"] == [1])
+    assert {when: recovery[when]["skew"] for when in of_1} == pytest.approx(of_1)
+    assert recovery["idle"] == [1]
+    (spare,) = (s for s in document["spares"] if s["node"] == 1)
+    assert spare["load_without"]["skew"] == pytest.approx(4 / 3)
+    assert spare["load_with"]["skew"] == pytest.approx(1.0)
+    _, said = headgate("simulate", "--from", file, "--recovery", "--spare")
+    assert "When the nodes are back and in sync" in said
+    assert "What a standby for each node would change when it fails, and cost" in said
+
+
 def test_simulate_prints_failures_and_the_price_of_spares(tmp_path: Path) -> None:
     file = written(tmp_path, as_document(cluster(EVEN)))
     code, said = headgate("simulate", "--from", file, "--failures", "2", "--spare")

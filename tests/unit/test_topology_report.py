@@ -9,7 +9,7 @@ from headgate.model import TopicPartition
 from headgate.topology.advice import advise, judged
 from headgate.topology.checks import Thresholds, findings_of
 from headgate.topology.cluster import ConsumerGroup, Node, Partition, Topic, Topology
-from headgate.topology.failures import failed, recovered, replaced
+from headgate.topology.failures import failed, recovered, replaced, returned
 from headgate.topology.findings import Severity
 from headgate.topology.groups import Group
 from headgate.topology.lints import Lint
@@ -20,7 +20,7 @@ from headgate.topology.reassignment import Reassignment, difference, read_reassi
 from headgate.topology.report import make_report
 from headgate.topology.round_robin import preconditions
 from headgate.topology.safety import objections
-from headgate.topology.simulate import simulate, spare_for
+from headgate.topology.simulate import Failures, simulate, spares_of
 from headgate.topology.standing import Standing
 from tests.topologies import cluster, topic
 
@@ -129,8 +129,22 @@ def test_leaders_are_elected_in_list_order_among_replicas_in_sync() -> None:
     assert (lost.leader, lost.isr) == (None, (1, 3))
     (unclean,) = failed(topology, [1, 3], unclean=True).topics[0].partitions
     assert (unclean.leader, unclean.isr) == (2, (2,))
+    (there,) = returned(failed(topology, [1]), [1]).topics[0].partitions
+    assert (there.leader, there.isr) == (3, (1, 3))
     (back,) = recovered(failed(topology, [1]), [1]).topics[0].partitions
     assert (back.leader, back.isr) == (1, (1, 3))
+
+
+def test_a_replica_that_was_behind_does_not_lead_because_it_is_back_first() -> None:
+    """Node 1 alone was in sync when both went away: its records are only there."""
+    row = Partition(0, 1, (1, 2), (1,))
+    gone = failed(Topology.of([Node(1), Node(2)], [Topic("A", (row,))]), [1, 2])
+    (still,) = recovered(gone, [2]).topics[0].partitions
+    assert (still.leader, still.isr) == (None, (1,))
+    (first,) = recovered(gone, [1]).topics[0].partitions
+    assert (first.leader, first.isr) == (1, (1,))
+    (both,) = recovered(gone, [1, 2]).topics[0].partitions
+    assert (both.leader, both.isr) == (1, (1, 2))
 
 
 def test_failures_are_ranked_and_compared_with_the_healthy_cluster() -> None:
@@ -158,6 +172,19 @@ def test_groups_apart_by_leaders_may_meet_after_a_failure() -> None:
     assert Overlaps.of(failed(topology, [1])).partial
 
 
+def test_pairs_that_nobody_had_time_for_are_counted_and_said() -> None:
+    """B-19, B-20: three groups are three pairs; time is over after two of them."""
+    topology = cluster({"A": [[1, 3], [2, 1]], "B": [[3, 4], [4, 3]], "C": [[5, 1]]}, nodes=5)
+    looks = iter([False, False, True])
+    found = potential_overlaps(topology, Overlaps.of(topology), out_of_time=lambda: next(looks))
+    assert (found.pairs_seen, found.pairs, found.complete) == (2, 3, False)
+    standing = Standing(topology)
+    report = make_report(standing, "here", simulation=simulate(standing), potentials=found)
+    assert "2 of 3 pairs of groups looked at for overlaps after failures" in page(report, standing)
+    (said,) = (f.what for f in report.findings if f.kind == "potential-overlap")
+    assert "in a sample: 2 of 3 pairs of groups looked at" in said
+
+
 def test_a_chain_of_failures_may_be_needed() -> None:
     """A's partition reaches node 4 only after nodes 1 and 2 are gone."""
     topology = cluster({"A": [[1, 2, 4], [5, 6]], "B": [[4, 3], [3, 4]]}, nodes=6)
@@ -167,12 +194,37 @@ def test_a_chain_of_failures_may_be_needed() -> None:
     assert unreached.witness is None
 
 
+def test_a_node_that_is_back_leads_nothing_until_leaders_go_home() -> None:
+    """B-20: A's three partitions on three nodes. Node 3 fails and node 1 leads two, 2 / 3 of the traffic; fair is 1 / 3
+    when node 3 is back, so 2 times its share, until each leads its own."""
+    recovery = Failures(Standing(cluster({"A": EVEN["A"]}))).recovery([3])
+    assert (recovery.nodes, recovery.idle) == ((3,), (3,))
+    assert recovery.back is not None
+    assert recovery.home is not None
+    assert (recovery.back.busiest, recovery.back.skew) == (1, pytest.approx(2.0))
+    assert recovery.home.skew == pytest.approx(1.0)
+
+
+def test_spares_stop_when_time_is_over_and_say_what_only_they_keep_going() -> None:
+    topology = cluster({"A": [[1], [2, 3]], "B": [[1, 2], [2, 1]]})
+    standing = Standing(topology)
+    seen = simulate(standing)
+    assert [spare.broken_without for spare in spares_of(standing, seen)] == [1, 0, 0]
+    assert spares_of(standing, seen, out_of_time=lambda: True) == ()
+
+
 def test_a_spare_keeps_the_load_level_and_has_its_price() -> None:
     """B-22: node 3 holds four replicas of topics with three partitions each: 4 / 3 of a topic's rate, all the time."""
     topology = cluster(EVEN, nodes=4)
-    cost = spare_for(topology, 3, degree=2)
+    cost = Failures(Standing(topology)).spare(3, degree=2)
     assert (cost.affected_topics, cost.shared_spares, cost.separate_spares) == (2, 2, 4)
     assert cost.replica_traffic == pytest.approx(4 / 3)
+    assert cost.broken_without == 0
+    assert cost.load_without is not None
+    # Node 1 then leads 2 of A's partitions and 1 of B's, node 2 1 and 2: 1 each of 2, and node 4 nothing.
+    assert cost.load_without.skew == pytest.approx(1.5)
+    assert cost.load_with is not None
+    assert cost.load_with.skew == pytest.approx(4 / 3)
     seated = Standing(replaced(topology, node=3, spare=4))
     assert seated.loads.default[4] == pytest.approx(Standing(topology).loads.default[3])
     assert seated.topology.online == {1, 2, 4}

@@ -6,7 +6,7 @@ from html import escape
 from headgate.topology.findings import joined
 from headgate.topology.groups import Group
 from headgate.topology.lints import Lint
-from headgate.topology.report import NodeRow, Report
+from headgate.topology.report import NodeRow, Report, coverage
 from headgate.topology.simulate import Consequence
 from headgate.topology.standing import Standing
 
@@ -131,6 +131,8 @@ def _failures(report: Report) -> Iterator[str]:
     )
     for size, (seen, total) in report.simulation.covered.items():
         yield f'<p class="dim">{seen:,} of {total:,} failures of {size} node(s) simulated.</p>'
+    if report.potentials is not None and report.potentials.pairs:
+        yield f'<p class="dim">{coverage(report.potentials)} for overlaps after failures.</p>'
 
 
 def _failure(c: Consequence) -> Iterable[str]:

@@ -173,11 +173,16 @@ def potential_findings(potentials: Potentials) -> list[Finding]:
         Finding(
             Severity.note,
             "potential-overlap",
-            f"{counted(len(reachable), 'pair')} of groups share no leader now and would after a failure",
+            f"{counted(len(reachable), 'pair')} of groups share no leader now and would after a failure"
+            + ("" if potentials.complete else f" (in a sample: {coverage(potentials)})"),
             listed(_witnessed(p) for p in reachable),
             "Keep the replicas of such groups on separate nodes, too.",
         )
     ]
+
+
+def coverage(potentials: Potentials) -> str:
+    return f"{potentials.pairs_seen:,} of {counted(potentials.pairs, 'pair')} of groups looked at"
 
 
 def _witnessed(potential: Potential) -> str:
