@@ -94,14 +94,14 @@ def print_recoveries(console: Console, recoveries: Iterable[Recovery]) -> None:
 def print_spares(console: Console, spares: Sequence[Spare], nodes: int) -> None:
     console.print("\n[bold]What a standby for each node would change when it fails, and cost[/]")
     table = _table(
-        *("node", "busiest without it", "with it", "topics it keeps going"),
-        *("topics", "capacity", "constant traffic", "shared spares", "one per topic"),
+        *("node", "busiest without", "with it", "keeps up"),
+        *("topics", "capacity", "traffic", "shared", "per topic"),
     )
     for spare in spares:
         table.add_row(
             str(spare.node),
-            _pressed(spare.load_without),
-            _pressed(spare.load_with),
+            _loaded(spare.load_without),
+            _loaded(spare.load_with),
             str(spare.broken_without),
             str(spare.affected_topics),
             f"{spare.capacity:g}",
@@ -110,6 +110,11 @@ def print_spares(console: Console, spares: Sequence[Spare], nodes: int) -> None:
             str(spare.separate_spares),
         )
     console.print(table)
+    console.print(
+        "Busiest: the load of the busiest node if this one fails. Keeps up: topics that could not be written without the "
+        "standby. Traffic: what is written to it all the time. Shared, per topic: standbys needed.",
+        style="dim",
+    )
     if len(spares) < nodes:
         console.print(f"{len(spares):,} of {nodes:,} nodes: raise --time-limit for more", style="dim")
 
@@ -156,6 +161,11 @@ def _effect(plan: Plan) -> Table:
 
 def _pressed(pressure: Pressure | None) -> str:
     return f"{pressure.skew:.2f} (node {pressure.busiest})" if pressure else "–"
+
+
+def _loaded(pressure: Pressure | None) -> str:
+    """Not its share, which is one of fewer nodes after a failure."""
+    return f"{pressure.load:.4g} (node {pressure.busiest})" if pressure else "–"
 
 
 def _shared(effect: Effect) -> str:
