@@ -1,7 +1,6 @@
 """A cluster as a JSON document (B-2), read with complaints that name the place, and written back."""
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ from headgate.topology.cluster import ConsumerGroup, Node, Partition, Topic, Top
 from headgate.topology.validation import problems
 
 MOST_COMPLAINTS = 10
+LARGEST = 2**63
 T = TypeVar("T")
 
 
@@ -29,6 +29,8 @@ def parse_json(text: str, source: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise ConfigError(f"{source} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{source} is not JSON that can be read: it is nested too deeply") from error
 
 
 def refuse(found: Sequence[str], source: str) -> None:
@@ -146,9 +148,13 @@ def _group(place: _Place) -> ConsumerGroup:
 
 
 def _endless(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+    """No number to count with: not finite, or beyond what any id, count or rate can be."""
+    return isinstance(value, int | float) and not abs(value) < LARGEST
 
 
 def _kind(value: Any) -> str:
-    text = json.dumps(value)
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        return "something nested very deeply"
     return text if len(text) <= 40 else f"{text[:37]}..."
