@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from headgate.cli.main import app
 from headgate.errors import HeadgateError
-from headgate.topology.document import as_document
+from headgate.topology.document import as_document, read_topology
 from headgate.topology.failures import failed
 from tests.topologies import cluster
 
@@ -69,6 +69,18 @@ def test_every_output_says_which_topics_overlap(tmp_path: Path) -> None:
     _, html = headgate("report", "--from", file, "--overlaps", "5", "--output", "html")
     assert "{A, C}, {B}" in html
     assert "<td class=name>{A, C}</td><td>{B}</td><td>2</td>" in html
+
+
+def test_equal_rates_are_known_if_they_were_given(tmp_path: Path) -> None:
+    """A cluster whose topics have no rates is told how to get some; one with equal rates, or a single topic, is not."""
+    document = as_document(cluster(EVEN))
+    assert "rate" not in document["topics"][0]
+    unknown = written(tmp_path, document)
+    given = written(tmp_path, document | {"topics": [document["topics"][0] | {"rate": 1.0}]}, "given.json")
+    assert "no traffic is known" in headgate("report", "--from", unknown)[1]
+    assert "no traffic is known" not in headgate("report", "--from", given)[1]
+    (again,) = as_document(read_topology(Path(given).read_text(), given))["topics"]
+    assert again["rate"] == 1.0
 
 
 def test_advice_is_saved_as_a_file_that_report_accepts(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from headgate.cli.topology_watch import Change, _say, followed
+from headgate.cli.topology_watch import Change, Traffic, _say, followed
 from headgate.topology.cluster import Topology
 from headgate.topology.history import History
 from headgate.topology.standing import Standing
@@ -24,6 +24,14 @@ def looks(*topologies: Topology) -> list[Change | None]:
         standing, change = followed(standing, replace(seen, epoch=epoch), history)
         changes.append(change)
     return changes
+
+
+def test_traffic_stays_as_last_heard_while_nobody_tells() -> None:
+    """Else a hiccup of the monitor's topic would turn bytes per second into one for every topic."""
+    traffic = Traffic()
+    heard = [{}, {"A": 500.0, "B": 20.0}, {}, {"A": 600.0}]
+    rates = [[topic.rate for topic in traffic.on(TOGETHER, rates).topics] for rates in heard]
+    assert rates == [[1.0, 1.0], [500.0, 20.0], [500.0, 20.0], [600.0, 0.0]]
 
 
 def test_it_is_quiet_while_nothing_but_traffic_changes() -> None:

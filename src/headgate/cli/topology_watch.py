@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -36,6 +37,18 @@ class Change:
     """Pairs of groups that overlapped at any time."""
 
 
+class Traffic:
+    """Rates as last heard. Those of before stay while nobody tells new ones: other units would look like a change."""
+
+    def __init__(self) -> None:
+        self._rates: Mapping[str, float] = {}
+
+    def on(self, seen: Topology, rates: Mapping[str, float]) -> Topology:
+        """`rates` may be empty."""
+        self._rates = rates or self._rates
+        return with_rates(seen, self._rates) if self._rates else seen
+
+
 def watching(
     live: LiveCluster, interval_s: float, times: int | None, metrics_port: int | None, as_json: bool = False
 ) -> None:
@@ -45,7 +58,7 @@ def watching(
         except (OSError, OverflowError) as error:
             raise ConfigError(f"metrics cannot be served on port {metrics_port}: {error}") from error
     admin = live.admin()
-    reader, history, console = live.reader(admin), History(), Console()
+    reader, history, traffic, console = live.reader(admin), History(), Traffic(), Console()
     standing: Standing | None = None
     looks, silent = 0, False
     try:
@@ -55,8 +68,7 @@ def watching(
             looks += 1
             try:
                 seen = reader.read()
-                if rates := live.rates(admin, seen, None):
-                    seen = with_rates(seen, rates)
+                seen = traffic.on(seen, live.rates(admin, seen, None))
             except KafkaUnavailable as error:
                 if standing is None:
                     raise

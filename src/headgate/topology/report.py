@@ -96,7 +96,7 @@ def make_report(
         partitions=topology.partitions,
         groups=overlaps.count,
         partial=overlaps.partial,
-        rates_known=len({topic.rate for topic in topology.topics}) > 1,
+        rates_known=topology.rates_known or len({topic.rate for topic in topology.topics}) > 1,
         findings=tuple(sorted(found, key=lambda finding: -finding.severity)),
         rows=tuple(
             NodeRow(
