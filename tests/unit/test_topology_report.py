@@ -91,14 +91,24 @@ def test_a_node_that_very_many_groups_share_names_some_and_counts_the_rest() -> 
 
 
 def test_consumer_groups_that_do_not_fit_are_noted() -> None:
-    """B-17: 3 partitions for 2 members, and for 5."""
-    topology = cluster({"A": EVEN["A"]})
-    groups = (ConsumerGroup("few", 2, ("A",)), ConsumerGroup("idle", 5, ("A",)), ConsumerGroup("fits", 3, ("A",)))
-    found = findings_of(Standing(replace(topology, consumer_groups=groups)))
+    """B-17: 6 partitions of two topics for 4 members and for 3, 3 partitions for 5, for 3 and for nobody."""
+    groups = (
+        ConsumerGroup("few", 4, ("A", "B")),
+        ConsumerGroup("halves", 3, ("A", "B")),
+        ConsumerGroup("idle", 5, ("A",)),
+        ConsumerGroup("fits", 3, ("A",)),
+        ConsumerGroup("nobody", 0, ("A",)),
+    )
+    found = findings_of(Standing(replace(cluster(EVEN), consumer_groups=groups)))
     assert {f.kind: f.evidence for f in found} == {
-        "overloaded-member": ("few: 2 members for 3 partitions",),
+        "overloaded-member": (
+            "few: 4 members for 6 partitions, some read 2 and some 1",
+            "halves: 3 members for 6 partitions, 2 each",
+        ),
         "idle-member": ("idle: 5 members for 3 partitions",),
+        "empty-group": ("nobody: A",),
     }
+    assert {f.severity for f in found} == {Severity.note}
 
 
 def test_a_leader_away_from_home_is_noted() -> None:

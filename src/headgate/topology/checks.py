@@ -236,20 +236,35 @@ def _of_overlaps(standing: Standing, thresholds: Thresholds) -> Iterator[Finding
 
 def _of_consumer_groups(standing: Standing) -> Iterator[Finding]:
     sizes = {topic.name: len(topic.partitions) for topic in standing.topology.topics}
-    few, idle = [], []
+    empty, few, idle, uneven = [], [], [], 0
     for group in standing.topology.consumer_groups:
         partitions = sum(sizes[topic] for topic in group.topics)
-        if 0 < group.members < partitions and partitions % group.members:
-            few.append(f"{group.name}: {group.members} members for {partitions} partitions")
+        sized = f"{group.name}: {counted(group.members, 'member')} for {counted(partitions, 'partition')}"
+        if not group.members:
+            empty.append(f"{group.name}: {', '.join(group.topics) or 'no topics'}")
+        elif group.members < partitions:
+            each, more = divmod(partitions, group.members)
+            few.append(sized + (f", some read {each + 1} and some {each}" if more else f", {each} each"))
+            uneven += more > 0
         elif group.members > partitions:
-            idle.append(f"{group.name}: {group.members} members for {partitions} partitions")
+            idle.append(sized)
     if few:
+        unevenly = f", {uneven:,} of them some more than others" if uneven else ""
         yield Finding(
             Severity.note,
             "overloaded-member",
-            f"{counted(len(few), 'consumer group')} in which some member reads more partitions than another",
+            f"{counted(len(few), 'consumer group')} with fewer members than partitions: they read several{unevenly}",
             listed(few),
-            "Choose a number of members that divides the partitions.",
+            "If they fall behind, add members, up to one for each partition; a number that divides the partitions gives "
+            "all the same.",
+        )
+    if empty:
+        yield Finding(
+            Severity.note,
+            "empty-group",
+            f"{counted(len(empty), 'consumer group')} without a member: nobody reads for them",
+            listed(empty),
+            "Start their consumers, or remove the group if it is of the past.",
         )
     if idle:
         yield Finding(
