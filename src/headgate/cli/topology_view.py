@@ -111,8 +111,8 @@ def print_spares(console: Console, spares: Sequence[Spare], nodes: int) -> None:
         )
     console.print(table)
     console.print(
-        "Busiest: the load of the busiest node if this one fails. Keeps up: topics that could not be written without the "
-        "standby. Traffic: what is written to it all the time. Shared, per topic: standbys needed.",
+        "Busiest: the load of the busiest node if this one fails. Keeps up: topics that could not be written without "
+        "the standby. Traffic: what is written to it all the time. Shared, per topic: standbys needed.",
         style="dim",
     )
     if len(spares) < nodes:

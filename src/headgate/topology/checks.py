@@ -255,8 +255,8 @@ def _of_consumer_groups(standing: Standing) -> Iterator[Finding]:
             "overloaded-member",
             f"{counted(len(few), 'consumer group')} with fewer members than partitions: they read several{unevenly}",
             listed(few),
-            "If they fall behind, add members, up to one for each partition; a number that divides the partitions gives "
-            "all the same.",
+            "If they fall behind, add members, up to one for each partition; a number that divides the partitions "
+            "gives all the same.",
         )
     if empty:
         yield Finding(
