@@ -123,7 +123,10 @@ def test_the_preconditions_of_round_robin_are_told_apart() -> None:
     holds = [c.holds for c in preconditions(Standing(topology), Thresholds())]
     # Sizes vary by half; node 1 has 5/6 of 2/3; two of three nodes are shared; one producer sends three times as much.
     assert holds == [False, False, False, False]
-    assert [c.holds for c in preconditions(Standing(cluster(EVEN)), Thresholds())] == [None, True, True, None]
+    unmeasured = preconditions(Standing(cluster(EVEN)), Thresholds())
+    assert [c.holds for c in unmeasured] == [None, True, True, None]
+    assert "give record_size_variation in a file" in unmeasured[0].evidence
+    assert "give producer_rates in a file" in unmeasured[3].evidence
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
