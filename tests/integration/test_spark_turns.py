@@ -33,6 +33,11 @@ def test_where_the_number_of_tasks_is_not_known_early_ones_make_up_for_more(spar
     assert counts[0] - counts[1] == pytest.approx(543, abs=10)
 
 
+def test_an_empty_frame_can_be_written(spark: SparkSession) -> None:
+    empty = spark.createDataFrame([], "value string")
+    assert empty.withColumn("partition", partition_of(BEHIND, tasks_of(empty))).collect() == []
+
+
 @pytest.mark.parametrize(("adaptive", "tasks"), [("true", None), ("false", 5)])
 def test_a_plan_that_is_adapted_while_it_runs_is_not_run_to_count_its_tasks(
     spark: SparkSession, adaptive: str, tasks: int | None

@@ -168,7 +168,7 @@ class Forwarder:
             self._met(message.error())
             return
         topic, partition, offset = message.topic(), message.partition(), message.offset()
-        if (topic, partition) in self._again:
+        if self._again and (topic, partition) in self._again:
             return
         watermark = self._offsets.watermark(topic, partition, offset)
         if watermark is None:  # given back a moment ago: it is its next owner's

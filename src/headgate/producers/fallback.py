@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -180,10 +180,9 @@ class FallbackProducer:
             client.purge()
             client.flush(PURGED_S)
         with self._lock:
-            waiting, self._waiting = self._waiting, []
-        with ExitStack() as reports:
-            for _, record in sorted(waiting, key=itemgetter(0), reverse=True):
-                reports.callback(record.refused, KafkaError(KafkaError._PURGE_QUEUE, "closed before it was sent"))
+            waiting, self._waiting = sorted(self._waiting, key=itemgetter(0)), []
+        unsent = KafkaError(KafkaError._PURGE_QUEUE, "closed before it was sent")
+        _report([(record, unsent) for _, record in waiting])
 
     def _to_collector(self, record: _Record) -> None:
         number = next(self._numbers)
@@ -214,19 +213,23 @@ class FallbackProducer:
         """In order, so not before the collector has answered for everything. What does not fit waits on."""
         if not self._waiting:
             return
-        with ExitStack() as reports, self._lock:  # reports are made once the lock is free, each whatever others do
-            while self._waiting and not self._at_collector:
-                _, record = self._waiting[0]
-                try:
-                    record.write(self._main, record.on_delivery)
-                except BufferError:
-                    break
-                except KafkaException as error:
-                    reports.callback(record.refused, error.args[0])
-                except Exception as error:
-                    log.exception("the partitioner for the main cluster failed at a record of topic %s", record.topic)
-                    reports.callback(record.refused, KafkaError(KafkaError._APPLICATION, repr(error)))
-                heappop(self._waiting)
+        refused: list[tuple[_Record, KafkaError]] = []
+        try:
+            with self._lock:
+                while self._waiting and not self._at_collector:
+                    _, record = self._waiting[0]
+                    try:
+                        record.write(self._main, record.on_delivery)
+                    except BufferError:
+                        break
+                    except KafkaException as error:
+                        refused.append((record, error.args[0]))
+                    except Exception as error:
+                        log.exception("the main cluster's partitioner failed at a record of topic %s", record.topic)
+                        refused.append((record, KafkaError(KafkaError._APPLICATION, repr(error))))
+                    heappop(self._waiting)
+        finally:
+            _report(refused)
 
     def _watch(self) -> None:
         while not self._closed.wait(self._again_s):
@@ -236,3 +239,10 @@ class FallbackProducer:
                 continue
             self._back.set()
             return
+
+
+def _report(refused: Sequence[tuple[_Record, KafkaError]]) -> None:
+    """In order, and each whatever the others' reports do."""
+    with ExitStack() as reports:
+        for record, reason in reversed(refused):
+            reports.callback(record.refused, reason)

@@ -135,7 +135,7 @@ def tasks_of(frame: DataFrame) -> int | None:
     execution = described.queryExecution()
     if execution.executedPlan().nodeName() == "AdaptiveSparkPlan":
         return None
-    return int(execution.toRdd().getNumPartitions())
+    return max(1, int(execution.toRdd().getNumPartitions()))  # an empty frame has none
 
 
 def partition_of(turns: Turns, tasks: int | None) -> Column:
