@@ -43,7 +43,7 @@ def test_a_plan_that_is_adapted_while_it_runs_is_not_run_to_count_its_tasks(
     spark: SparkSession, adaptive: str, tasks: int | None
 ) -> None:
     settings = {"spark.sql.adaptive.enabled": adaptive, "spark.sql.shuffle.partitions": "5"}
-    before = {name: spark.conf.get(name) for name in settings}
+    before = {name: spark.conf.get(name) or "" for name in settings}
     try:
         for name, value in settings.items():
             spark.conf.set(name, value)

@@ -147,7 +147,7 @@ def test_a_standby_carries_what_the_node_carried(topology: Topology) -> None:
     for node in sorted(topology.online):
         standby = replace(topology, nodes=(*topology.nodes, Node(99)))
         anew = Standing(replaced(standby, node, 99))
-        live = {id: 1.0 for id in (topology.online | {99}) - {node}}
+        live = dict.fromkeys((topology.online | {99}) - {node}, 1.0)
         expected, seen = Pressure.of(anew.loads.default, live), failures.spare(node).load_with
         assert seen is not None
         assert expected is not None

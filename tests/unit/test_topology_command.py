@@ -173,7 +173,7 @@ def with_partition(**changed: Any) -> dict[str, Any]:
         ('{"nodes": [{"id": 1' + "0" * 5000 + '}], "topics": []}', "is not JSON"),
         ({"nodes": [{"id": 10**30}], "topics": []}, "nodes[0]: id must be a whole number"),
         (
-            '{"nodes": [{"id": 1}], "topics": [{"name": "A", "producer_rates": [1' + "0" * 400 + '], "partitions": []}]}',
+            {"nodes": [NODE], "topics": [{"name": "A", "partitions": [], "producer_rates": [10**400]}]},
             "producer_rates must be a list of numbers",
         ),
         (with_partition(replicas="1"), 'replicas must be a list of node ids, not "1"'),

@@ -31,7 +31,7 @@ class Choices:
         view, next_of = self.view, self.next_of
         if topic not in next_of:
             return None
-        first = []
+        first: list[int] = []
         while len(first) < records and isinstance(next_of[topic], _Again):
             first.append(next_of[topic]())
         if self._foresees is not None and view is not None and view.leaders.get(topic):
