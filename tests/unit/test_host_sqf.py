@@ -160,6 +160,24 @@ def test_a_node_that_leads_again_is_not_put_below_what_other_processes_send_it(t
     assert Counter(sqf.partition("A", None, b"", back) for _ in range(510)) == {1: 255, 2: 255}
 
 
+def test_producers_of_one_process_keep_each_others_weights_when_the_topology_changes(tmp_path: Path) -> None:
+    """X is on nodes 1 and 2, which got 1,000 each; Z on 2 and 3, and its 10 records went to node 3. A fourth node
+    appears, and both see it: node 3 has not begun to lead because X's nodes are others."""
+    rows = {"X": [[1], [2]], "Z": [[2], [3]]}
+
+    def view(topic: str, nodes: int) -> ClusterView:
+        return ClusterView.of(cluster({topic: rows[topic]}, nodes=nodes), "there")
+
+    sqf = HostSqf(folder=tmp_path, ahead=1)
+    for topic, records in (("X", 2_000), ("Z", 10)):
+        seen = view(topic, nodes=3)
+        for _ in range(records):
+            sqf.partition(topic, None, b"", seen)
+    for topic in rows:
+        usage = sqf.usage(view(topic, nodes=4))
+        assert [usage[node] for node in (1, 2, 3)] == [1_000, 1_000, 10]
+
+
 def test_a_node_that_nobody_knew_joins_at_the_least_used_ones_level(tmp_path: Path) -> None:
     shares(tmp_path, ClusterView.of(cluster({"A": [[1], [2]]}, nodes=2), "there"))
     assert shares(tmp_path, ClusterView.of(THREE, "there")) == [{0: 30, 1: 30, 2: 30}]
