@@ -47,6 +47,13 @@ class InMemory:
         consumer.close()
         return found
 
+    def written(self, topic: str) -> dict[int, int]:
+        """Records in each partition that has any."""
+        consumer = Consumer({"bootstrap.servers": self.address, "group.id": "reader", "log_level": 0})
+        ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(PARTITIONS)}
+        consumer.close()
+        return {partition: end for partition, end in ends.items() if end}
+
     def committed(self, topic: str, group: str = "g") -> dict[int, int]:
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": group, "log_level": 0})
         found = consumer.committed([TopicPartition(topic, p) for p in range(PARTITIONS)], timeout=30)

@@ -23,10 +23,10 @@ def cluster(rows: Rows, nodes: int = 3, rates: Mapping[str, float] | None = None
 
 
 @st.composite
-def topics(draw: st.DrawFn, name: str, nodes: Sequence[int]) -> Topic:
+def topics(draw: st.DrawFn, name: str, nodes: Sequence[int], away: frozenset[int] = frozenset()) -> Topic:
     def partition(index: int) -> Partition:
         replicas = draw(st.permutations(nodes))[: draw(st.integers(1, min(3, len(nodes))))]
-        in_sync = tuple(id for id in replicas if draw(st.integers(0, 4)))
+        in_sync = tuple(id for id in replicas if id not in away and draw(st.integers(0, 4)))
         which = draw(st.integers(-1, len(in_sync) - 1))
         leader = in_sync[which] if which >= 0 else None
         return Partition(index, leader, tuple(replicas), in_sync)
@@ -38,10 +38,11 @@ def topics(draw: st.DrawFn, name: str, nodes: Sequence[int]) -> Topic:
 
 @st.composite
 def topologies(draw: st.DrawFn, most_nodes: int = 5, most_topics: int = 7) -> Topology:
-    """Some partitions out of sync, some without a leader, leaders that are not the preferred ones."""
+    """Some nodes away, partitions out of sync or without a leader, leaders that are not the preferred ones."""
     nodes = range(1, draw(st.integers(1, most_nodes)) + 1)
+    away = frozenset(id for id in nodes if draw(st.integers(0, 5)) == 5)
     names = [f"t{n}" for n in range(draw(st.integers(0, most_topics)))]
-    return Topology.of((Node(id) for id in nodes), [draw(topics(name, nodes)) for name in names])
+    return Topology.of((Node(id, id not in away) for id in nodes), [draw(topics(name, nodes, away)) for name in names])
 
 
 @st.composite

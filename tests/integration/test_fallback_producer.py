@@ -124,14 +124,51 @@ class Stumbles:
         return 0
 
 
-def test_a_partitioner_that_fails_takes_no_other_record_with_it() -> None:
+def test_a_partitioner_that_fails_takes_no_other_record_with_it_and_the_one_is_reported() -> None:
     lost = Lost(partitioner=Stumbles())
     lost.lose()
     for n in range(10):
         lost.send(n)
-    with pytest.raises(ZeroDivisionError):
-        assert lost.producer.flush(60) == 0
     assert lost.delivered() == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+    (error,) = lost.reports.pop(2)
+    assert error.code() == KafkaError._APPLICATION
+    assert "ZeroDivisionError" in error.str()
+    assert lost.reports == {n: [None] for n in range(10) if n != 2}
+
+
+class Disappoints:
+    """A user's report that fails, of the records it is given to."""
+
+    def __call__(self, error: Any, message: Any) -> None:
+        raise RuntimeError("the user's own")
+
+
+def test_a_report_that_fails_keeps_no_other_record_from_being_reported() -> None:
+    """Three records too large for the main cluster in a row; the first one's report raises."""
+    lost = Lost(to_main={"message.max.bytes": 2000})
+    lost.lose()
+    lost.producer.produce("t", b" " * 5000, "key", Disappoints())
+    for n in range(2):
+        lost.send(n, "key", padding=5000)
+    lost.send(2, "key")
+    with pytest.raises(RuntimeError, match="the user's own"):
+        lost.producer.flush(60)
+    assert lost.delivered() == [2]
+    assert [error.code() for n in range(2) for error in lost.reports[n]] == [KafkaError.MSG_SIZE_TOO_LARGE] * 2
+
+
+def test_closing_ends_though_both_clusters_are_lost_and_reports_what_was_not_delivered() -> None:
+    """The main cluster's client holds seven records, and the rest waits for room that never comes."""
+    lost = Lost(to_main={"queue.buffering.max.messages": 7})
+    lost.lose()
+    del lost.main
+    for n in range(20):
+        lost.send(n, "key")
+    closed = ThreadPoolExecutor(1).submit(lost.producer.close, 1.0)
+    assert closed.result(60) == 20
+    assert sorted(lost.reports) == list(range(20))
+    purged = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+    assert all(error.code() in purged for (error,) in lost.reports.values())
 
 
 def test_a_key_that_the_main_clusters_partitioner_refuses_is_refused_while_the_collector_is_well() -> None:

@@ -142,6 +142,37 @@ def test_a_rebalance_while_paused_leaves_no_partition_paused_for_good(pair: Pair
     assert (done.records, done.in_flight) == (2, 2)
 
 
+@pytest.mark.parametrize("how", ["_revoked", "_lost"])
+def test_what_was_not_sent_of_a_partition_that_is_given_up_is_never_sent_and_the_others_are_read_again(
+    pair: Pair, how: str
+) -> None:
+    """The client holds three records of partition 0 and of 1 when partition 0 goes to another forwarder, who sends its
+    records; later the client sends what it has."""
+    pair.source.write("t", 0, b"0", b"1", b"2")
+    pair.source.write("t", 1, b"10", b"11", b"12")
+    stop, until = threading.Event(), time.monotonic() + 30
+    given_up = False
+
+    def tell(progress: Progress) -> None:
+        nonlocal given_up
+        if progress.in_flight == 6 and not given_up:
+            getattr(forwarder, how)(forwarder._consumer, [TopicPartition("t", 0)])
+            given_up = True
+        elif progress.in_flight == 3 and given_up:
+            assert forwarder._producer.flush(30) == 0
+        elif progress.records == 3 or time.monotonic() > until:
+            stop.set()
+
+    patient = replace(QUICK, drain_s=0.2)
+    forwarder = pair.forwarder(tell, "t", placement=KeepPartitions(), limits=patient, to_client={"linger.ms": "60000"})
+    done = forwarder.run(stop)
+    assert (done.records, done.in_flight) == (3, 0)
+    assert [m.value() for m in pair.target.read("t", 3)] == [b"10", b"11", b"12"]
+    assert pair.target.written("t") == {1: 3}
+    assert pair.source.committed("t")[1] == 3
+    assert pair.source.committed("t").get(0, 0) == 0
+
+
 def test_a_partition_whose_offsets_begin_anew_is_forwarded_on(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
     """As after a topic was made anew: here reading is set back."""
     pair.source.write("t", 0, b"0", b"1", b"2")

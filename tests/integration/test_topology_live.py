@@ -68,9 +68,9 @@ def leaders(admin: AdminClient, name: str) -> list[int | None]:
     return [p.leader for p in topic.partitions]
 
 
-def throttles(admin: AdminClient) -> list[str]:
+def throttles(admin: AdminClient, *nodes: str) -> list[str]:
     found = []
-    for id in ("1", "2", "3"):
+    for id in nodes or ("1", "2", "3"):
         (answer,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, id)]).values()
         settings = answer.result(30)
         found += [
@@ -154,6 +154,7 @@ def test_a_dead_broker_is_named_and_nothing_is_moved_onto_it(
 ) -> None:
     create(admin, "kept", [[1, 2], [2, 3], [3, 1]])
     create(admin, "lost", [[2]])
+    create(admin, "thrice", [[2, 1, 3], [2, 1, 3], [1, 2, 3]])
     kafka.kill(2)
     reader = ClusterReader(admin)
     eventually(lambda: reader.read().online == {1, 3} and leaders(admin, "lost") == [None], "broker 2 is missed")
@@ -161,8 +162,8 @@ def test_a_dead_broker_is_named_and_nothing_is_moved_onto_it(
     assert code == 1
     assert said.splitlines()[0].startswith("CRITICAL: 1 topic with partitions that nobody leads")
     assert "node 2 is offline" in said
-    with pytest.raises(ConfigError, match=r"kept-0: node 2 is offline or unknown"):
-        mover.apply(reader.read(), Reassignment({TopicPartition("kept", 0): (2, 1)}), None, lambda _: None)
+    with pytest.raises(ConfigError, match=r"kept-2: node 2 is offline or unknown"):
+        mover.apply(reader.read(), Reassignment({TopicPartition("kept", 2): (3, 2)}), None, lambda _: None)
     code, said = headgate("watch", "--brokers", kafka.bootstrap, "--times", "1", "--output", "json")
     assert "node 2 is offline: the others carry the load" in [f["what"] for f in json.loads(said)["new"]]
     plan = tmp_path / "plan.json"
@@ -171,6 +172,41 @@ def test_a_dead_broker_is_named_and_nothing_is_moved_onto_it(
     assert {(p["topic"], p["partition"]) for p in moved} == {("kept", 0), ("kept", 1)}
     assert all(2 not in p["replicas"] for p in moved)
     assert mover.under_way() == frozenset()
+    # With three replicas there is no node to copy to; other leaders can be had, and broker 2 keeps its replicas.
+    assert leaders(admin, "thrice") == [1, 1, 1]
+    assert headgate("advise", "--brokers", kafka.bootstrap, "--plan", "leaders", "--apply", "--yes")[0] == 0
+    eventually(lambda: set(leaders(admin, "thrice")) == {1, 3}, "both live nodes lead")
+    assert all(2 in p.replicas for t in reader.read().topics if t.name == "thrice" for p in t.partitions)
+
+
+def test_a_broker_that_dies_during_a_move_leaves_no_throttle_on_the_others(
+    kafka: EmbeddedKafka, admin: AdminClient, mover: Reassigner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broker 2 is still away from the last test's kill: it comes back, sends, and dies again."""
+    monkeypatch.setattr("headgate.kafka.reassign.ANSWER_S", 10.0)
+    kafka.start()
+    reader = ClusterReader(admin)
+    eventually(lambda: reader.read().online == {1, 2, 3}, "broker 2 is back")
+    create(admin, "heavy", [[1, 2]])
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
+    for _ in range(400):
+        producer.produce("heavy", b"x" * 100_000)
+    assert producer.flush(30) == 0
+    began, cancel = threading.Event(), threading.Event()
+
+    def told(progress: object) -> None:
+        if not began.is_set():
+            kafka.kill(2)
+            began.set()
+            cancel.set()
+
+    with pytest.raises(KafkaUnavailable, match="not configured: broker 2"):
+        mover.apply(
+            reader.read(), Reassignment({TopicPartition("heavy", 0): (3, 1)}), 1_000, told, cancelled=cancel.is_set
+        )
+    assert throttles(admin, "1", "3") == []
+    (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "heavy")]).values()
+    assert not any(entry.value for name, entry in answer.result(30).items() if "throttled" in name)
 
 
 def test_an_unreachable_cluster_is_said_to_be_one() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.producers.protocol import Bindable, ClusterView
+from headgate.producers.protocol import Bindable, ClusterView, Forgiving
 from headgate.producers.registry import build_partitioner
 from headgate.producers.sqf import ShortestQueueFirst, shortest_first, turns_behind
 from headgate.producers.turns import poured
@@ -40,6 +40,27 @@ def test_bound_choices_are_those_of_the_partitioner(topology: Topology, data: st
             choice = choices[topic]
             assert choice is not None
             assert choice() == slow.partition(topic, None, b"", view)
+
+
+@settings(max_examples=30)
+@given(topology=topologies(most_nodes=4, most_topics=3), data=st.data())
+def test_a_record_that_is_taken_back_leaves_no_trace(topology: Topology, data: st.DataObject) -> None:
+    view = ClusterView.of(topology)
+    record = st.tuples(st.sampled_from(sorted(view.partitions)), st.sampled_from([None, b"key"]), st.booleans())
+    records = data.draw(st.lists(record, max_size=40)) if view.partitions else []
+    for name, options in (
+        *((name, {"allow_keys": True}) for name in ("node", "node-key", "sqf", "sqf-inflight")),
+        ("sqf", {"allow_keys": True, "count_bytes": True}),
+        ("default-rr", {}),
+    ):
+        refused, never = (build_partitioner(name, {"start": zero, **options}) for _ in range(2))
+        assert isinstance(refused, Forgiving)
+        for topic, key, full in records:
+            chosen = refused.partition(topic, key, b"x", view)
+            if full:
+                refused.taken_back(topic, key, b"x", chosen, view)
+            else:
+                assert chosen == never.partition(topic, key, b"x", view)
 
 
 @settings(max_examples=30)

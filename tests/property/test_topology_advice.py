@@ -32,6 +32,16 @@ def test_a_plan_promises_what_its_reassignment_brings(topology: Topology) -> Non
             )
 
 
+@given(topologies())
+def test_every_plan_leads_from_live_nodes_and_puts_no_replica_on_one_that_is_away(topology: Topology) -> None:
+    advice = advise(Standing(topology))
+    for plan in (*advice.plans, *(plan for plan, _ in advice.rejected)):
+        for at, replicas in plan.change.replicas.items():
+            now = next(topic for topic in topology.topics if topic.name == at.topic).partitions[at.partition]
+            assert set(replicas) <= topology.online | set(now.replicas)
+            assert len(replicas) >= len(now.replicas)
+
+
 @st.composite
 def in_racks(draw: st.DrawFn, of: st.SearchStrategy[Topology]) -> Topology:
     """Two or three racks; of some nodes it is not known."""
@@ -46,11 +56,12 @@ def in_racks(draw: st.DrawFn, of: st.SearchStrategy[Topology]) -> Topology:
 
 @given(in_racks(topologies()))
 def test_no_plan_puts_replicas_on_fewer_racks(topology: Topology) -> None:
-    racks = {node.id: node.rack for node in topology.nodes}
+    """What is on a node that is away counts for none."""
+    racks = {node.id: node.rack for node in topology.nodes if node.online}
     for plan in advise(Standing(topology)).plans:
         for at, replicas in plan.change.replicas.items():
             now = next(topic for topic in topology.topics if topic.name == at.topic).partitions[at.partition].replicas
-            before, after = ({racks[id] for id in ids} - {None} for ids in (now, replicas))
+            before, after = ({racks.get(id) for id in ids} - {None} for ids in (now, replicas))
             assert len(after) >= len(before)
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.topology.cluster import Topology
+from headgate.topology.cluster import Node, Topology
 from headgate.topology.document import as_document, read_topology
-from headgate.topology.failures import failed, recovered
+from headgate.topology.failures import failed, recovered, replaced, returned
 from headgate.topology.groups import (
     dpo,
     dpo2,
@@ -93,7 +93,7 @@ def test_a_simulated_failure_equals_looking_at_the_failed_cluster_anew(topology:
         for lint in Lint:
             assert seen.new.get(lint, ()) == tuple(sorted(anew.lints[lint] - healthy[lint]))
             assert seen.gone.get(lint, ()) == tuple(sorted(healthy[lint] - anew.lints[lint]))
-        live = {node.id: node.capacity for node in topology.nodes if node.id not in nodes}
+        live = {node.id: node.capacity for node in topology.nodes if node.online and node.id not in nodes}
         expected = Pressure.of(anew.loads.default, live)
         if expected is None:
             assert seen.default is None
@@ -109,6 +109,50 @@ def test_recovery_brings_leadership_home(topology: Topology) -> None:
     for node in topology.online:
         back = recovered(failed(topology, [node]), [node])
         assert (back.nodes, back.topics) == (topology.nodes, topology.topics)
+
+
+@given(topologies(), st.booleans())
+def test_a_simulated_recovery_equals_looking_at_the_recovered_cluster_anew(topology: Topology, unclean: bool) -> None:
+    standing = Standing(topology)
+    before = standing.loads.copy()
+    live = {node.id: node.capacity for node in topology.nodes if node.online}
+    for nodes in [*combinations(sorted(live), 1), *combinations(sorted(live), 2)]:
+        seen, gone = Failures(standing, unclean).recovery(nodes), failed(topology, nodes, unclean)
+        for pressure, anew in ((seen.back, returned(gone, nodes)), (seen.home, recovered(gone, nodes))):
+            expected = Pressure.of(Standing(anew).loads.default, live)
+            assert pressure is not None
+            assert expected is not None
+            assert pressure.load == pytest.approx(expected.load, abs=1e-9)
+        there = Standing(returned(gone, nodes))
+        assert seen.idle == tuple(id for id in nodes if not there.leaders[id])
+    assert standing.loads == before
+
+
+@given(topologies())
+def test_nobody_leads_without_one_who_was_in_sync_to_copy_from(topology: Topology) -> None:
+    """B-20, without unclean elections: neither after a failure nor after a return."""
+    for nodes in combinations(sorted(topology.online), 2):
+        gone = failed(topology, nodes)
+        for after in (gone, *(recovered(gone, [node]) for node in nodes), recovered(gone, nodes)):
+            for old, new in zip(topology.topics, after.topics, strict=True):
+                for a, b in zip(old.partitions, new.partitions, strict=True):
+                    assert b.leader is None or b.leader in b.isr
+                    assert b.leader is None or after.online.intersection(a.isr)
+
+
+@given(topologies())
+def test_a_standby_carries_what_the_node_carried(topology: Topology) -> None:
+    """B-22, against the cluster with one more node in the failed one's place."""
+    failures = Failures(Standing(topology))
+    for node in sorted(topology.online):
+        standby = replace(topology, nodes=(*topology.nodes, Node(99)))
+        anew = Standing(replaced(standby, node, 99))
+        live = dict.fromkeys((topology.online | {99}) - {node}, 1.0)
+        expected, seen = Pressure.of(anew.loads.default, live), failures.spare(node).load_with
+        assert seen is not None
+        assert expected is not None
+        assert seen.load == pytest.approx(expected.load, abs=1e-9)
+        assert seen.skew == pytest.approx(expected.skew, abs=1e-9)
 
 
 @given(healthy_topologies(most_nodes=4, most_topics=3))

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 import weakref
-from collections import Counter
+from collections import Counter, UserList, deque
 from itertools import chain, cycle
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from headgate.producers.murmur2 import partition_of_key
 from headgate.producers.protocol import Choice, ClusterView
 from headgate.producers.registry import build_partitioner
 from headgate.producers.round_robin import DefaultRoundRobin
+from tests.clusters_in_memory import InMemory
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "balanced_producer.py"
 IN_MEMORY = {"test.mock.num.brokers": 3, "log_level": 0}
@@ -104,6 +105,55 @@ def test_a_full_queue_takes_no_turn() -> None:
     assert spread(producer, reports.partitions) <= 1
 
 
+KEYED = {"allow_keys": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "key"),
+    [
+        ("node", KEYED, "key"),
+        ("node-key", KEYED, "key"),
+        ("sqf", KEYED, "key"),
+        ("sqf", {"count_bytes": True}, None),
+        ("sqf-host", KEYED, "key"),
+        ("sqf-inflight", {}, None),
+    ],
+)
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_full_queue_takes_no_turn_of_records_that_must_be_seen_either(
+    name: str, options: dict[str, Any], key: str | None, batch: bool, tmp_path: Path
+) -> None:
+    """As above: with a key, with bytes counted, for partitioners that listen, and in batches of one."""
+    if name == "sqf-host":
+        options = {**options, "folder": tmp_path}
+    partitioner = build_partitioner(name, options)
+    producer = BalancedProducer({**IN_MEMORY, "queue.buffering.max.messages": 1}, partitioner=partitioner)
+    reports, refused = Reports(), 0
+
+    def taken() -> bool:
+        if batch:
+            return producer.produce_batch("t", [{"value": b"x", "key": key}], on_delivery=reports) == 1
+        try:
+            producer.produce("t", b"x", key, on_delivery=reports)
+        except BufferError:
+            return False
+        return True
+
+    for _ in range(60):
+        while not taken():
+            refused += 1
+            producer.flush(30)
+    assert producer.flush(30) == 0
+    assert refused >= 59
+    if name != "sqf-inflight":  # to which all nodes are free whenever it is asked
+        assert spread(producer, reports.partitions) <= 1
+    assert producer.view is not None
+    counts = Counter(reports.partitions)
+    for led in producer.view.leaders["t"].values():
+        if name != "node-key":
+            assert max(counts[p] for p in led) - min(counts[p] for p in led) <= 1
+
+
 def test_a_refused_record_gives_its_turn_back_with_headers_too_and_with_a_key_it_has_none() -> None:
     """Four partitions in turn: 0, 1, then a refused one with headers, then one with a key, and 2 is still next."""
     config = {**IN_MEMORY, "queue.buffering.max.messages": 1}
@@ -148,6 +198,41 @@ def test_a_record_that_was_not_taken_is_not_on_its_way() -> None:
     assert sum(len(node.usage.on_the_way) for node in nodes) == 1
     assert producer.flush(30) == 0
     assert sum(len(node.usage.on_the_way) for node in nodes) == 0
+
+
+@pytest.mark.parametrize("name", ["sqf-inflight", "jsq", "latency-weighted"])
+def test_what_a_batch_did_not_find_room_for_is_not_on_its_way_and_can_be_sent_again(name: str) -> None:
+    """The queue has room for one of ten: nine are refused, and heard of once each when they are sent after all."""
+    partitioner = build_partitioner(name)
+    assert isinstance(partitioner, SqfInflight)
+    producer = BalancedProducer({**IN_MEMORY, "queue.buffering.max.messages": 1}, partitioner=partitioner)
+    reports = Reports()
+    messages: list[dict[str, Any]] = [{"value": b"x", "callback": reports} for _ in range(10)]
+    assert producer.produce_batch("t", messages) == 1
+    assert producer.view is not None
+    nodes = partitioner._maps.of(producer.view).nodes.values()
+    assert sum(len(node.usage.on_the_way) for node in nodes) == 1
+    assert producer.flush(30) == 0
+    while messages := [message for message in messages if "_error" in message]:
+        producer.produce_batch("t", messages)
+        assert producer.flush(30) == 0
+    assert len(reports.partitions) == 10
+    assert sum(len(node.usage.on_the_way) for node in nodes) == 0
+
+
+def test_turns_of_a_batch_that_found_no_room_are_the_next_records() -> None:
+    """Four partitions in turn. The queue takes two of a batch's three records, then two of four: those of the third and
+    fourth partition. Then come the two turns that were given back, and two more."""
+    config = {**IN_MEMORY, "queue.buffering.max.messages": 2}
+    reports = Reports()
+    producer = BalancedProducer(config, partitioner=DefaultRoundRobin(start=lambda: 0))
+    producer.produce_batch("t", [{"value": b"x"} for _ in range(3)], on_delivery=reports)
+    assert producer.flush(30) == 0
+    producer.produce_batch("t", [{"value": b"x"} for _ in range(4)], on_delivery=reports)
+    assert producer.flush(30) == 0
+    producer.produce_all("t", [b"x"] * 4, on_delivery=reports)
+    assert producer.flush(30) == 0
+    assert Counter(reports.partitions) == dict.fromkeys(range(PARTITIONS), 2)
 
 
 def test_callbacks_and_arguments_are_the_clients_own() -> None:
@@ -199,22 +284,40 @@ def test_many_values_at_once_wait_for_room_and_keep_their_order(name: str) -> No
         assert spread(producer, [p for p, numbers in found.items() for _ in numbers]) <= 1
 
 
-def test_producers_in_several_threads_share_one_sqf() -> None:
-    shared, reports = build_partitioner("sqf"), Reports()
-    producer = BalancedProducer(IN_MEMORY, partitioner=shared)
+@pytest.mark.parametrize("kind", [UserList, tuple, deque])
+def test_many_values_may_be_any_sequence_and_none_is_lost_when_the_queue_is_full(kind: Any) -> None:
+    """Not every sequence's iterator says how much is left, and a deque cannot be sliced."""
+    found: list[int] = []
+    config = {
+        **IN_MEMORY,
+        "queue.buffering.max.messages": 7,
+        "on_delivery": lambda error, message: found.append(int(message.value())),
+    }
+    producer = BalancedProducer(config, partitioner="node")
+    producer.produce_all("t", kind(str(n) for n in range(100)))
+    assert producer.flush(30) == 0
+    assert sorted(found) == list(range(100))
 
-    def produce() -> None:
+
+def test_producers_in_several_threads_share_one_sqf() -> None:
+    """B-36: each sends alone for a while, so only together are the nodes level."""
+    brokers, shared, reports = InMemory(), build_partitioner("sqf"), Reports()
+    brokers.create("t")
+    config = {"bootstrap.servers": brokers.address, "log_level": 0}
+    producers = [BalancedProducer(config, partitioner=shared) for _ in range(3)]
+
+    def produce(producer: BalancedProducer) -> None:
         for _ in range(1000):
             producer.produce("t", b"x", on_delivery=reports)
+        assert producer.flush(30) == 0
 
-    threads = [threading.Thread(target=produce) for _ in range(3)]
+    threads = [threading.Thread(target=produce, args=(producer,)) for producer in producers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert producer.flush(30) == 0
     assert len(reports.partitions) == 3000
-    assert spread(producer, reports.partitions) <= 30  # a thread that is interrupted while it counts loses a record
+    assert spread(producers[0], reports.partitions) <= 30  # a thread that is interrupted while it counts loses a record
 
 
 def test_a_topic_that_nobody_knows_is_left_to_the_client() -> None:

@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import signal
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,44 +27,77 @@ def send(folder: Path, topic: str, records: int) -> Counter[int]:
     return Counter(sqf.partition(topic, None, b"", view) for _ in range(records))
 
 
-def in_a_process(folder: Path, topic: str, records: int) -> None:
-    process = forked.Process(target=send, args=(folder, topic, records))
+@contextmanager
+def sent_by_a_living_process(folder: Path, topic: str, records: int) -> Iterator[int]:
+    """Its id; it is killed afterwards."""
+
+    def send_and_live(sent: "multiprocessing.synchronize.Event") -> None:
+        send(folder, topic, records)
+        sent.set()
+        signal.pause()
+
+    sent = forked.Event()
+    process = forked.Process(target=send_and_live, args=(sent,))
     process.start()
-    process.join(30)
-    assert process.exitcode == 0
+    assert sent.wait(30)
+    assert process.pid is not None
+    try:
+        yield process.pid
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(30)
 
 
 def test_processes_level_nodes_that_their_topics_share(tmp_path: Path) -> None:
     """B-25's cluster: X has sent to A, so half of it is on node 2; then Y's 960 records for B go to node 3 until it has
     what node 2 has, and the rest is halved: 480 each, 960 in all."""
-    in_a_process(tmp_path, "A", 960)
-    sent = send(tmp_path, "B", 960)
-    assert sent == {0: 240, 1: 720}
-    assert HostSqf(folder=tmp_path).usage(ClusterView.of(OVERLAP, "there")) == {1: 480, 2: 720, 3: 720}
+    with sent_by_a_living_process(tmp_path, "A", 960):
+        sent = send(tmp_path, "B", 960)
+        assert sent == {0: 240, 1: 720}
+        assert HostSqf(folder=tmp_path).usage(ClusterView.of(OVERLAP, "there")) == {1: 480, 2: 720, 3: 720}
+
+
+def test_whoever_finds_no_living_process_begins_level(tmp_path: Path) -> None:
+    """A job sent 960 records to A, half of them to node 2, and has ended. The next one is alone on the host: what its
+    nodes got from a job that is no more is no reason to send all of B to one of them."""
+    with sent_by_a_living_process(tmp_path, "A", 960):
+        pass
+    assert send(tmp_path, "B", 960) == {0: 480, 1: 480}
+
+
+def test_a_process_that_joins_while_another_lives_does_not_begin_level(tmp_path: Path) -> None:
+    """X lives, Y joins, X ends, Z joins: Y has been there all the time, so what X sent still counts. X sent 480 to node
+    2; Y has sent nothing, and Z's first 480 go to node 3."""
+    begun, end = forked.Event(), forked.Event()
+
+    def joins_and_waits() -> None:
+        HostSqf(folder=tmp_path).bound("B", ClusterView.of(OVERLAP, "there"))
+        begun.set()
+        assert end.wait(30)
+
+    y = forked.Process(target=joins_and_waits)
+    with sent_by_a_living_process(tmp_path, "A", 960):
+        y.start()
+        assert begun.wait(30)
+    assert send(tmp_path, "B", 480) == {1: 480}
+    end.set()
+    y.join(30)
+    assert y.exitcode == 0
 
 
 def test_a_process_that_was_killed_leaves_what_it_sent_and_its_row(tmp_path: Path) -> None:
-    def send_and_hang(ready: "multiprocessing.synchronize.Event") -> None:
-        send(tmp_path, "A", 64)
-        ready.set()
-        signal.pause()
-
     memory = host_memory("there", tmp_path)
+    slots = memory.slots([1, 2], [])
     for _ in range(3):  # one after the other in the same row: otherwise this test would need three
-        ready = forked.Event()
-        process = forked.Process(target=send_and_hang, args=(ready,))
-        process.start()
-        assert ready.wait(30)
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
-        process.join(30)
-    assert memory.usage(memory.slots([1, 2], [], None)) == [96, 96]
+        with sent_by_a_living_process(tmp_path, "A", 64):
+            pass
+    assert memory.usage(slots) == [96, 96]
     assert [int(row.sum()) for row in memory._rows if row.any()] == [192]
 
 
 def test_a_child_counts_in_a_row_of_its_own(tmp_path: Path) -> None:
     memory = host_memory("there", tmp_path)
-    slots = memory.slots([1, 2], [1, 2], None)
+    slots = memory.slots([1, 2], [1, 2])
     memory.add(slots, [1, 0])
     child = forked.Process(target=memory.add, args=(slots, [0, 5]))
     child.start()
@@ -125,6 +160,24 @@ def test_a_node_that_leads_again_is_not_put_below_what_other_processes_send_it(t
     assert Counter(sqf.partition("A", None, b"", back) for _ in range(510)) == {1: 255, 2: 255}
 
 
+def test_producers_of_one_process_keep_each_others_weights_when_the_topology_changes(tmp_path: Path) -> None:
+    """X is on nodes 1 and 2, which got 1,000 each; Z on 2 and 3, and its 10 records went to node 3. A fourth node
+    appears, and both see it: node 3 has not begun to lead because X's nodes are others."""
+    rows = {"X": [[1], [2]], "Z": [[2], [3]]}
+
+    def view(topic: str, nodes: int) -> ClusterView:
+        return ClusterView.of(cluster({topic: rows[topic]}, nodes=nodes), "there")
+
+    sqf = HostSqf(folder=tmp_path, ahead=1)
+    for topic, records in (("X", 2_000), ("Z", 10)):
+        seen = view(topic, nodes=3)
+        for _ in range(records):
+            sqf.partition(topic, None, b"", seen)
+    for topic in rows:
+        usage = sqf.usage(view(topic, nodes=4))
+        assert [usage[node] for node in (1, 2, 3)] == [1_000, 1_000, 10]
+
+
 def test_a_node_that_nobody_knew_joins_at_the_least_used_ones_level(tmp_path: Path) -> None:
     shares(tmp_path, ClusterView.of(cluster({"A": [[1], [2]]}, nodes=2), "there"))
     assert shares(tmp_path, ClusterView.of(THREE, "there")) == [{0: 30, 1: 30, 2: 30}]
@@ -133,7 +186,7 @@ def test_a_node_that_nobody_knew_joins_at_the_least_used_ones_level(tmp_path: Pa
 def test_names_keep_clusters_apart(tmp_path: Path) -> None:
     assert host_memory("here", tmp_path) is host_memory("here", tmp_path)
     here, there = host_memory("here", tmp_path), host_memory("there", tmp_path)
-    slots = [memory.slots([7], [7], None) for memory in (here, there)]
+    slots = [memory.slots([7], [7]) for memory in (here, there)]
     here.add(slots[0], [3])
     assert (here.usage(slots[0]), there.usage(slots[1])) == ([3], [0])
 

@@ -18,6 +18,7 @@ from headgate.producers.protocol import ClusterView, Partitioner
 from headgate.producers.registry import build_partitioner
 from headgate.producers.round_robin import DefaultRoundRobin, Improved
 from headgate.producers.sqf import ShortestQueueFirst, shrink
+from headgate.topology.cluster import Topology
 from headgate.topology.failures import failed, recovered
 from tests.topologies import cluster
 
@@ -155,6 +156,53 @@ def test_a_node_that_comes_back_gets_its_share_and_not_everything() -> None:
         sent(sqf, "A", healthy, 100)
         sent(sqf, "A", without, 1000)
         assert sent(sqf, "A", back, 100)[0] == share
+
+
+def views_of_producers(topology: Topology) -> dict[str, ClusterView]:
+    """Each producer sees the leaders of its own topic only, and all nodes."""
+    return {topic.name: ClusterView.of(replace(topology, topics=(topic,))) for topic in topology.topics}
+
+
+CHAIN = {"X": [[1], [2]], "Y": [[3], [4]], "Z": [[2], [3]]}
+
+
+def shared_by_three(sqf: ShortestQueueFirst) -> None:
+    """30,000 records in turn: 7,500 for each of the four nodes."""
+    views = views_of_producers(cluster(CHAIN, nodes=4))
+    for _ in range(10_000):
+        for topic in ("X", "Z", "Y"):
+            sqf.partition(topic, None, b"", views[topic])
+    assert list(sqf.usage(views["X"]).values()) == pytest.approx([7_500] * 4, abs=2)
+
+
+def test_producers_that_share_an_sqf_keep_each_others_weights_when_the_topology_changes() -> None:
+    """B-36, B-34: a fifth node appears, and all three see it. Then Y, alone, sends the same to both of its nodes."""
+    sqf = ShortestQueueFirst(start=zero)
+    shared_by_three(sqf)
+    after = views_of_producers(cluster(CHAIN, nodes=5))
+    for topic in ("X", "Z", "Y"):
+        sqf.bound(topic, after[topic])
+    assert list(sqf.usage(after["Y"]).values()) == pytest.approx([7_500] * 5, abs=2)
+    assert sent(sqf, "Y", after["Y"], 5_000)[0] == pytest.approx(2_500, abs=2)
+
+
+def test_a_producer_that_takes_up_a_topic_changes_no_weights() -> None:
+    """X's producer writes Y, too, whose nodes were sent 100 each, and 7,500 were sent to each of X's: Y's go on from
+    there."""
+    sqf, views = ShortestQueueFirst(start=zero), views_of_producers(cluster(CHAIN, nodes=4))
+    sent(sqf, "Y", views["Y"], 200)
+    sent(sqf, "X", views["X"], 15_000)
+    both = ClusterView.of(cluster({topic: CHAIN[topic] for topic in "XY"}, nodes=4))
+    assert list(sqf.usage(both).values()) == [7_500, 7_500, 100, 100]
+
+
+def test_a_node_that_one_producer_saw_away_does_not_get_everything_of_one_that_comes_later() -> None:
+    """B-34: W begins when node 2 is back; node 1 has 600 by then, and node 2 is put at that level, not left at 100."""
+    topology = cluster({"V": [[1, 2], [2, 1]], "W": [[1, 2], [2, 1]]}, nodes=2)
+    sqf, healthy = ShortestQueueFirst(start=zero), views_of_producers(topology)
+    sent(sqf, "V", healthy["V"], 200)
+    sent(sqf, "V", views_of_producers(failed(topology, [2]))["V"], 500)
+    assert sent(sqf, "W", views_of_producers(topology)["W"], 100) == {0: 50, 1: 50}
 
 
 def test_a_node_that_is_back_and_leads_nothing_for_a_while_does_not_get_everything_afterwards() -> None:

@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from headgate.cli.main import app
 from headgate.errors import HeadgateError
-from headgate.topology.document import as_document
+from headgate.topology.document import as_document, read_topology
+from headgate.topology.failures import failed
 from tests.topologies import cluster
 
 EVEN = {"A": [[1, 2], [2, 3], [3, 1]]}
@@ -53,12 +54,71 @@ def test_json_and_html_carry_the_same_verdict(tmp_path: Path) -> None:
     assert report["verdict"] in html
 
 
+def test_every_output_says_which_topics_overlap(tmp_path: Path) -> None:
+    """B-9's second mode, asked for; A and C on nodes 1 and 2, B on 2 and 3."""
+    file = written(tmp_path, as_document(cluster({"A": [[1], [2]], "B": [[2], [3]], "C": [[2], [1]]})))
+    _, said = headgate("report", "--from", file, "--overlaps", "5")
+    assert "node 2: {A, C} and {B}" in said
+    assert "{A, C} and {B} on node 2" in said
+    _, said = headgate("report", "--from", file, "--overlaps", "5", "--output", "json")
+    report = json.loads(said)
+    assert report["shared"] == [{"node": 2, "groups": [["A", "C"], ["B"]], "more_groups": 0}]
+    assert report["pairs"] == [{"first": ["A", "C"], "second": ["B"], "shared_nodes": [2]}]
+    _, said = headgate("report", "--from", file, "--output", "json")
+    assert json.loads(said)["pairs"] is None
+    _, html = headgate("report", "--from", file, "--overlaps", "5", "--output", "html")
+    assert "{A, C}, {B}" in html
+    assert "<td class=name>{A, C}</td><td>{B}</td><td>2</td>" in html
+
+
+def test_equal_rates_are_known_if_they_were_given(tmp_path: Path) -> None:
+    """A cluster whose topics have no rates is told how to get some; one with equal rates, or a single topic, is not."""
+    document = as_document(cluster(EVEN))
+    assert "rate" not in document["topics"][0]
+    unknown = written(tmp_path, document)
+    given = written(tmp_path, document | {"topics": [document["topics"][0] | {"rate": 1.0}]}, "given.json")
+    assert "no traffic is known" in headgate("report", "--from", unknown)[1]
+    assert "no traffic is known" not in headgate("report", "--from", given)[1]
+    (again,) = as_document(read_topology(Path(given).read_text(), given))["topics"]
+    assert again["rate"] == 1.0
+
+
 def test_advice_is_saved_as_a_file_that_report_accepts(tmp_path: Path) -> None:
     file, plan = written(tmp_path, as_document(cluster(UNEVEN))), str(tmp_path / "plan.json")
     code, _ = headgate("advise", "--from", file, "--save", plan)
     assert code == 0
     code, said = headgate("report", "--from", file, "--change", plan)
     assert (code, said.splitlines()[0][:8]) == (0, "HEALTHY:")
+
+
+def test_advice_is_given_where_the_report_asks_for_it_with_three_replicas_and_a_node_away(tmp_path: Path) -> None:
+    topology = failed(cluster({"A": [[1, 2, 3], [2, 3, 1], [3, 1, 2]], "B": [[2, 3, 1], [3, 2, 1]]}), [1])
+    file = written(tmp_path, as_document(topology))
+    code, said = headgate("report", "--from", file)
+    assert code == 1
+    assert "headgate topology advise" in " ".join(said.split())
+    code, said = headgate("advise", "--from", file)
+    assert code == 0
+    assert "Node 1 is offline" in said
+    assert "not replace: no live node is free" in said
+
+
+def test_simulate_says_what_a_return_and_a_standby_would_change(tmp_path: Path) -> None:
+    """Node 1 of EVEN fails: node 2 leads two of three. Back, node 1 leads nothing and node 2 has twice its share; home,
+    all have theirs. With a standby node 2 would not get more than its share at all."""
+    file = written(tmp_path, as_document(cluster(EVEN)))
+    _, said = headgate("simulate", "--from", file, "--recovery", "--spare", "--output", "json")
+    document = json.loads(said)
+    of_1 = {"back": 2.0, "home": 1.0}
+    (recovery,) = (r for r in document["recoveries"] if r["nodes"] == [1])
+    assert {when: recovery[when]["skew"] for when in of_1} == pytest.approx(of_1)
+    assert recovery["idle"] == [1]
+    (spare,) = (s for s in document["spares"] if s["node"] == 1)
+    assert spare["load_without"]["skew"] == pytest.approx(4 / 3)
+    assert spare["load_with"]["skew"] == pytest.approx(1.0)
+    _, said = headgate("simulate", "--from", file, "--recovery", "--spare")
+    assert "When the nodes are back and in sync" in said
+    assert "What a standby for each node would change when it fails, and cost" in said
 
 
 def test_simulate_prints_failures_and_the_price_of_spares(tmp_path: Path) -> None:
@@ -97,6 +157,25 @@ def with_partition(**changed: Any) -> dict[str, Any]:
         (with_partition(replicas=[1, 7]), "A-0: replicas on unknown nodes [7]"),
         (with_partition(replicas=[1, 2, 3]), "3 replicas need as many nodes"),
         (with_partition(isr=[2]), "in-sync nodes [2] hold no replica"),
+        (with_partition(replicas=[1, 2], isr=[1, 1]), "A-0: a node is in sync once, not [1, 1]"),
+        (with_partition(replicas=[1, 2], isr=[2]), "A-0: leader 1 is not in sync, only [2] are"),
+        (with_partition(replicas=[1, 2], isr=[]), "A-0: leader 1 is not in sync, only [] are"),
+        ("[" * 100_000, "is not JSON that can be read: it is nested too deeply"),
+        ('{"nodes": ' + "[" * 100_000 + "]" * 100_000 + "}", "is not JSON that can be read: it is nested too deeply"),
+        (
+            '{"nodes": [{"id": 1}], "topics": [{"name": "A", "rate": 1' + "0" * 400 + ', "partitions": []}]}',
+            "topics[0]: rate must be a number",
+        ),
+        (
+            '{"nodes": [{"id": 1, "capacity": 1' + "0" * 400 + '}], "topics": []}',
+            "nodes[0]: capacity must be a number",
+        ),
+        ('{"nodes": [{"id": 1' + "0" * 5000 + '}], "topics": []}', "is not JSON"),
+        ({"nodes": [{"id": 10**30}], "topics": []}, "nodes[0]: id must be a whole number"),
+        (
+            {"nodes": [NODE], "topics": [{"name": "A", "partitions": [], "producer_rates": [10**400]}]},
+            "producer_rates must be a list of numbers",
+        ),
         (with_partition(replicas="1"), 'replicas must be a list of node ids, not "1"'),
         (with_partition(id=3), "partition ids must be 0 to 0"),
         ('{"nodes": [{"id": 1}], "topics": [{"name": "A", "rate": NaN, "partitions": []}]}', "rate must be a number"),

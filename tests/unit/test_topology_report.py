@@ -9,8 +9,9 @@ from headgate.model import TopicPartition
 from headgate.topology.advice import advise, judged
 from headgate.topology.checks import Thresholds, findings_of
 from headgate.topology.cluster import ConsumerGroup, Node, Partition, Topic, Topology
-from headgate.topology.failures import failed, recovered, replaced
+from headgate.topology.failures import failed, recovered, replaced, returned
 from headgate.topology.findings import Severity
+from headgate.topology.groups import Group
 from headgate.topology.lints import Lint
 from headgate.topology.overlaps import Overlaps
 from headgate.topology.page import page
@@ -19,7 +20,7 @@ from headgate.topology.reassignment import Reassignment, difference, read_reassi
 from headgate.topology.report import make_report
 from headgate.topology.round_robin import preconditions
 from headgate.topology.safety import objections
-from headgate.topology.simulate import simulate, spare_for
+from headgate.topology.simulate import Failures, simulate, spares_of
 from headgate.topology.standing import Standing
 from tests.topologies import cluster, topic
 
@@ -72,15 +73,42 @@ def test_overlap_is_a_warning_only_where_it_costs_balance() -> None:
     assert kinds(cluster(level, rates={"A": 4}))["overlap"] is Severity.warning
 
 
+def test_an_overlap_names_its_topics_and_only_the_groups_that_share() -> None:
+    """B-9, B-10, on cluster Z of B-14 beside three topics that share nothing."""
+    alone = {name: [[node]] for name, node in (("D", 4), ("E", 5), ("F", 6))}
+    topology = cluster({"A": [[1], [2]], "B": [[2]], "C": [[2], [1]], **alone}, nodes=6)
+    (found,) = (f for f in findings_of(Standing(topology)) if f.kind == "overlap")
+    assert found.what.startswith("2 of 5 groups of topics share 1 node in part")
+    assert found.evidence == ("node 2: {A, C} and {B}",)
+
+
+def test_a_node_that_very_many_groups_share_names_some_and_counts_the_rest() -> None:
+    """Twelve topics, each on node 1 and one more."""
+    topology = cluster({f"t{n:02}": [[1], [n]] for n in range(2, 14)}, nodes=13)
+    shared = Overlaps.of(topology).most_shared(most_nodes=10, most_groups=3)
+    assert [str(s) for s in shared] == ["node 1: {t02}, {t03}, {t04} and 9 more groups"]
+    assert Group(tuple("abcdefg"), frozenset()).short() == "{a, b, c, d, e, … (7 topics)}"
+
+
 def test_consumer_groups_that_do_not_fit_are_noted() -> None:
-    """B-17: 3 partitions for 2 members, and for 5."""
-    topology = cluster({"A": EVEN["A"]})
-    groups = (ConsumerGroup("few", 2, ("A",)), ConsumerGroup("idle", 5, ("A",)), ConsumerGroup("fits", 3, ("A",)))
-    found = findings_of(Standing(replace(topology, consumer_groups=groups)))
+    """B-17: 6 partitions of two topics for 4 members and for 3, 3 partitions for 5, for 3 and for nobody."""
+    groups = (
+        ConsumerGroup("few", 4, ("A", "B")),
+        ConsumerGroup("halves", 3, ("A", "B")),
+        ConsumerGroup("idle", 5, ("A",)),
+        ConsumerGroup("fits", 3, ("A",)),
+        ConsumerGroup("nobody", 0, ("A",)),
+    )
+    found = findings_of(Standing(replace(cluster(EVEN), consumer_groups=groups)))
     assert {f.kind: f.evidence for f in found} == {
-        "overloaded-member": ("few: 2 members for 3 partitions",),
+        "overloaded-member": (
+            "few: 4 members for 6 partitions, some read 2 and some 1",
+            "halves: 3 members for 6 partitions, 2 each",
+        ),
         "idle-member": ("idle: 5 members for 3 partitions",),
+        "empty-group": ("nobody: A",),
     }
+    assert {f.severity for f in found} == {Severity.note}
 
 
 def test_a_leader_away_from_home_is_noted() -> None:
@@ -95,7 +123,10 @@ def test_the_preconditions_of_round_robin_are_told_apart() -> None:
     holds = [c.holds for c in preconditions(Standing(topology), Thresholds())]
     # Sizes vary by half; node 1 has 5/6 of 2/3; two of three nodes are shared; one producer sends three times as much.
     assert holds == [False, False, False, False]
-    assert [c.holds for c in preconditions(Standing(cluster(EVEN)), Thresholds())] == [None, True, True, None]
+    unmeasured = preconditions(Standing(cluster(EVEN)), Thresholds())
+    assert [c.holds for c in unmeasured] == [None, True, True, None]
+    assert "give record_size_variation in a file" in unmeasured[0].evidence
+    assert "give producer_rates in a file" in unmeasured[3].evidence
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
@@ -111,8 +142,22 @@ def test_leaders_are_elected_in_list_order_among_replicas_in_sync() -> None:
     assert (lost.leader, lost.isr) == (None, (1, 3))
     (unclean,) = failed(topology, [1, 3], unclean=True).topics[0].partitions
     assert (unclean.leader, unclean.isr) == (2, (2,))
+    (there,) = returned(failed(topology, [1]), [1]).topics[0].partitions
+    assert (there.leader, there.isr) == (3, (1, 3))
     (back,) = recovered(failed(topology, [1]), [1]).topics[0].partitions
     assert (back.leader, back.isr) == (1, (1, 3))
+
+
+def test_a_replica_that_was_behind_does_not_lead_because_it_is_back_first() -> None:
+    """Node 1 alone was in sync when both went away: its records are only there."""
+    row = Partition(0, 1, (1, 2), (1,))
+    gone = failed(Topology.of([Node(1), Node(2)], [Topic("A", (row,))]), [1, 2])
+    (still,) = recovered(gone, [2]).topics[0].partitions
+    assert (still.leader, still.isr) == (None, (1,))
+    (first,) = recovered(gone, [1]).topics[0].partitions
+    assert (first.leader, first.isr) == (1, (1,))
+    (both,) = recovered(gone, [1, 2]).topics[0].partitions
+    assert (both.leader, both.isr) == (1, (1, 2))
 
 
 def test_failures_are_ranked_and_compared_with_the_healthy_cluster() -> None:
@@ -140,6 +185,19 @@ def test_groups_apart_by_leaders_may_meet_after_a_failure() -> None:
     assert Overlaps.of(failed(topology, [1])).partial
 
 
+def test_pairs_that_nobody_had_time_for_are_counted_and_said() -> None:
+    """B-19, B-20: three groups are three pairs; time is over after two of them."""
+    topology = cluster({"A": [[1, 3], [2, 1]], "B": [[3, 4], [4, 3]], "C": [[5, 1]]}, nodes=5)
+    looks = iter([False, False, True])
+    found = potential_overlaps(topology, Overlaps.of(topology), out_of_time=lambda: next(looks))
+    assert (found.pairs_seen, found.pairs, found.complete) == (2, 3, False)
+    standing = Standing(topology)
+    report = make_report(standing, "here", simulation=simulate(standing), potentials=found)
+    assert "2 of 3 pairs of groups looked at for overlaps after failures" in page(report, standing)
+    (said,) = (f.what for f in report.findings if f.kind == "potential-overlap")
+    assert "in a sample: 2 of 3 pairs of groups looked at" in said
+
+
 def test_a_chain_of_failures_may_be_needed() -> None:
     """A's partition reaches node 4 only after nodes 1 and 2 are gone."""
     topology = cluster({"A": [[1, 2, 4], [5, 6]], "B": [[4, 3], [3, 4]]}, nodes=6)
@@ -149,12 +207,38 @@ def test_a_chain_of_failures_may_be_needed() -> None:
     assert unreached.witness is None
 
 
+def test_a_node_that_is_back_leads_nothing_until_leaders_go_home() -> None:
+    """B-20: A's three partitions on three nodes. Node 3 fails and node 1 leads two, 2 / 3 of the traffic; fair is 1 / 3
+    when node 3 is back, so 2 times its share, until each leads its own."""
+    recovery = Failures(Standing(cluster({"A": EVEN["A"]}))).recovery([3])
+    assert (recovery.nodes, recovery.idle) == ((3,), (3,))
+    assert recovery.back is not None
+    assert recovery.home is not None
+    assert recovery.back.busiest == 1
+    assert recovery.back.skew == pytest.approx(2.0)
+    assert recovery.home.skew == pytest.approx(1.0)
+
+
+def test_spares_stop_when_time_is_over_and_say_what_only_they_keep_going() -> None:
+    topology = cluster({"A": [[1], [2, 3]], "B": [[1, 2], [2, 1]]})
+    standing = Standing(topology)
+    seen = simulate(standing)
+    assert [spare.broken_without for spare in spares_of(standing, seen)] == [1, 0, 0]
+    assert spares_of(standing, seen, out_of_time=lambda: True) == ()
+
+
 def test_a_spare_keeps_the_load_level_and_has_its_price() -> None:
     """B-22: node 3 holds four replicas of topics with three partitions each: 4 / 3 of a topic's rate, all the time."""
     topology = cluster(EVEN, nodes=4)
-    cost = spare_for(topology, 3, degree=2)
+    cost = Failures(Standing(topology)).spare(3, degree=2)
     assert (cost.affected_topics, cost.shared_spares, cost.separate_spares) == (2, 2, 4)
     assert cost.replica_traffic == pytest.approx(4 / 3)
+    assert cost.broken_without == 0
+    assert cost.load_without is not None
+    # Node 1 then leads 2 of A's partitions and 1 of B's, node 2 1 and 2: 1 each of 2, and node 4 nothing.
+    assert cost.load_without.skew == pytest.approx(1.5)
+    assert cost.load_with is not None
+    assert cost.load_with.skew == pytest.approx(4 / 3)
     seated = Standing(replaced(topology, node=3, spare=4))
     assert seated.loads.default[4] == pytest.approx(Standing(topology).loads.default[3])
     assert seated.topology.online == {1, 2, 4}
@@ -249,6 +333,29 @@ def test_a_node_that_stays_away_is_replaced_even_if_its_rack_has_no_other() -> N
     )
     assert "replace" in {plan.name for plan in advise(Standing(topology)).plans}
     assert objections(topology, Reassignment({TopicPartition("A", 0): (1, 3)})) == []
+
+
+def test_advice_for_three_replicas_on_three_nodes_of_which_one_is_away() -> None:
+    """There is no node to copy to, so plans keep the replica on node 1 and only reorder. Node 2 leads three of A's four
+    partitions and both of B's, 1.75 of the traffic of 2; two and one would be 1."""
+    topology = failed(cluster({"A": [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]], "B": [[2, 3, 1], [1, 2, 3]]}), [1])
+    advice = advise(Standing(topology))
+    assert [plan.copies for plan in advice.plans] == [0] * len(advice.plans)
+    assert advice.plans
+    for plan in advice.plans:
+        assert sorted(plan.before.load.values()) == pytest.approx([0, 0.25, 1.75])
+        assert sorted(plan.after.load.values()) == pytest.approx([0, 1, 1])
+        assert plan.after.lagging_topics == plan.before.lagging_topics == 2
+        assert objections(topology, plan.change) == []
+        assert all(sorted(replicas) == [1, 2, 3] for replicas in plan.change.replicas.values())
+        assert all(replicas[0] != 1 for replicas in plan.change.replicas.values())
+
+
+def test_a_node_that_is_away_may_keep_a_replica_and_take_no_new_one() -> None:
+    topology = failed(cluster({"A": [[1, 2, 3]], "B": [[2, 3]]}), [1])
+    assert objections(topology, Reassignment({TopicPartition("A", 0): (3, 2, 1)})) == []
+    (reason,) = objections(topology, Reassignment({TopicPartition("B", 0): (2, 1)}))
+    assert "node 1 is offline or unknown and cannot take a replica" in reason
 
 
 def test_the_page_shows_names_as_text_and_needs_nothing_from_elsewhere() -> None:

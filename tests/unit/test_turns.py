@@ -4,6 +4,8 @@ from collections import Counter
 from itertools import cycle, islice
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headgate.producers.protocol import ClusterView
 from headgate.producers.turns import MOST_TURNS, NodeTurns, SqfTurns, Turns, poured, rounds, spread
@@ -13,9 +15,15 @@ from tests.topologies import cluster
 U = cluster({"A": [[1, 2], [2, 1], [2, 1]]}, nodes=2)
 
 
-def rows(turns: Turns, count: int) -> Counter[int]:
-    first = list(islice(cycle(turns.first), min(count, turns.rows))) if turns.rows else []
-    return Counter(first + list(islice(cycle(turns.rounds), count - len(first))))
+def rows(turns: Turns, count: int, tasks: int = 1, known: bool = True) -> Counter[int]:
+    """Of so many rows in all, as many for each task, what each partition gets."""
+    given = Counter[int]()
+    for task in range(tasks):
+        own = count // tasks
+        first = min(own, turns.first_rows(task, tasks if known else None))
+        given.update(islice(cycle(turns.first), first) if first else ())
+        given.update(islice(cycle(turns.rounds), own - first))
+    return given
 
 
 def test_a_round_gives_every_node_the_same_and_every_partition_of_a_node() -> None:
@@ -75,6 +83,35 @@ def test_sinks_that_share_level_nodes_that_their_topics_share() -> None:
     assert sum(written.values()) == 12_000
     assert list(written.values()) == pytest.approx([4_000] * 3, abs=300)  # half of what one write brings
     assert abs(ends["A", 1] - ends["A", 2]) <= 20  # one for each write, and one where the write changes its turns
+
+
+def behind(gap: int) -> Turns:
+    """Of topic A on two nodes, which got nothing and so many rows in its last write."""
+    view, sqf = ClusterView.of(cluster({"A": [[1], [2]]}, nodes=2)), SqfTurns()
+    sqf.counted(["A"])
+    sqf.seen(view, {("A", 0): 0, ("A", 1): 0})
+    sqf.seen(view, {("A", 0): 0, ("A", 1): gap})
+    return sqf.turns("A", view)
+
+
+@pytest.mark.parametrize("tasks", [1, 7, 10, 60])
+def test_a_gap_is_made_up_for_once_however_many_tasks_write(tasks: int) -> None:
+    """600 rows behind and 6,300 to write: 3,450 for one node and 2,850 for the other, so both end at 3,450."""
+    assert rows(behind(600), 6_300, tasks) == pytest.approx({0: 3_450, 1: 2_850}, abs=tasks)
+
+
+@pytest.mark.parametrize("tasks", [1, 7, 10, 60])
+def test_where_the_number_of_tasks_is_not_known_a_gap_gets_smaller_and_is_never_overshot(tasks: int) -> None:
+    given = rows(behind(600), 6_300, tasks, known=False)
+    assert 0 < given[0] - given[1] <= 600
+    assert given[0] - given[1] >= min(300, 6_300 // tasks)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 300))
+def test_tasks_share_the_first_rows(count: int, tasks: int) -> None:
+    turns = Turns((0,), (0,), count)
+    assert sum(turns.first_rows(task, tasks) for task in range(tasks)) == count
+    assert sum(turns.first_rows(task, None) for task in range(tasks)) <= count
 
 
 def test_a_node_that_comes_back_gets_its_share_and_not_everything() -> None:

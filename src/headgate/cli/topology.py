@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -27,7 +28,14 @@ from headgate.cli.topology_source import (
     load_source,
     read_text,
 )
-from headgate.cli.topology_view import print_advice, print_report, print_simulation, print_spares, print_verdict
+from headgate.cli.topology_view import (
+    print_advice,
+    print_recoveries,
+    print_report,
+    print_simulation,
+    print_spares,
+    print_verdict,
+)
 from headgate.cli.topology_watch import watching
 from headgate.errors import ConfigError
 from headgate.kafka.reassign import Reassigner
@@ -41,7 +49,8 @@ from headgate.topology.page import page
 from headgate.topology.potential import potential_overlaps
 from headgate.topology.reassignment import read_reassignment
 from headgate.topology.report import Report, as_json, make_report
-from headgate.topology.simulate import MOST_SCENARIOS, spare_for
+from headgate.topology.simulate import MOST_SCENARIOS, spares_of
+from headgate.topology.simulate import Failures as Trials
 from headgate.topology.simulate import simulate as simulated
 from headgate.topology.standing import Standing
 
@@ -58,6 +67,11 @@ app = typer.Typer(
 Exit codes: 0 nothing to report, 1 findings as bad as --fail-on, 2 unusable
 input, 4 no broker answered.""",
 )
+
+
+MOST_RECOVERIES = 10
+FOR_FAILURES = 0.8
+"""Of the time limit; what is left is for overlaps after failures."""
 
 
 class Output(StrEnum):
@@ -97,6 +111,7 @@ def report(
     unclean: Unclean = False,
     overload: Overload = USUAL.overload,
     uneven: Skew = USUAL.uneven_skew,
+    overlaps: Annotated[int, typer.Option(help="List up to so many pairs of groups that share nodes.", min=0)] = 0,
     measure: Measure = None,
     internal: Internal = False,
 ) -> None:
@@ -110,7 +125,7 @@ def report(
     log_to(None)
     found = load_source(source, brokers, pipeline, change, internal, measure)
     standing = Standing(found.topology)
-    made = _report(standing, found, Thresholds(uneven, overload), failures, scenarios, time_limit, unclean)
+    made = _report(standing, found, Thresholds(uneven, overload), failures, scenarios, time_limit, unclean, overlaps)
     if output is Output.json:
         typer.echo(json.dumps(as_json(made), indent=2))
     elif output is Output.html:
@@ -132,32 +147,44 @@ def simulate(
     scenarios: Scenarios = MOST_SCENARIOS,
     time_limit: TimeLimit = 60.0,
     unclean: Unclean = False,
-    spare: Annotated[bool, typer.Option("--spare", help="Also: what a standby for each node would cost.")] = False,
+    recovery: Annotated[
+        bool, typer.Option("--recovery", help="Also: what comes after the worst failures, when the nodes are back.")
+    ] = False,
+    spare: Annotated[
+        bool, typer.Option("--spare", help="Also: what a standby for each node would change, and cost.")
+    ] = False,
     measure: Measure = None,
     internal: Internal = False,
 ) -> None:
     """Fails every node, or every set of nodes up to --failures, elects new leaders and compares.
 
     [bold]headgate topology simulate --brokers kafka-1:9092 --failures 2[/]
-    [bold]headgate topology simulate --from cluster.json --spare[/]
+    [bold]headgate topology simulate --from cluster.json --recovery --spare[/]
     """
     log_to(None)
     found = load_source(source, brokers, pipeline, change, internal, measure)
     standing = Standing(found.topology)
     made = _report(standing, found, USUAL, failures, scenarios, time_limit, unclean)
-    assert made.simulation is not None
-    spares = [spare_for(found.topology, id, max(1, failures)) for id in sorted(found.topology.online)] if spare else []
+    seen = made.simulation
+    assert seen is not None
+    tried = Trials(standing, unclean)
+    recoveries = [tried.recovery(c.failed) for c in seen.consequences[:MOST_RECOVERIES]] if recovery else []
+    spares = spares_of(standing, seen, max(1, failures), unclean, _limit(time_limit)) if spare else ()
     if output is Output.json:
         document = as_json(made)["simulation"] | {"verdict": made.verdict}
-        typer.echo(json.dumps(document | ({"spares": [asdict(s) for s in spares]} if spare else {}), indent=2))
+        document |= {"recoveries": [asdict(r) for r in recoveries]} if recovery else {}
+        document |= {"spares": [asdict(s) for s in spares]} if spare else {}
+        typer.echo(json.dumps(document, indent=2))
     elif output is Output.html:
         typer.echo(page(made, standing), nl=False)
     else:
         console = Console()
         print_verdict(console, made)
-        print_simulation(console, made.simulation)
-        if spares:
-            print_spares(console, spares)
+        print_simulation(console, seen)
+        if recoveries:
+            print_recoveries(console, recoveries)
+        if spare:
+            print_spares(console, spares, len(found.topology.online))
     _leave(made, fail_on)
 
 
@@ -279,11 +306,18 @@ def _report(
     scenarios: int,
     time_limit_s: float,
     unclean: bool,
+    most_pairs: int = 0,
 ) -> Report:
+    potentials, over = None, _limit(time_limit_s)
+    seen = simulated(standing, failures, scenarios, unclean, out_of_time=_limit(FOR_FAILURES * time_limit_s))
+    if failures:
+        potentials = potential_overlaps(found.topology, standing.overlaps, failures, out_of_time=over)
+    return make_report(standing, found.name, thresholds, seen, potentials, most_pairs)
+
+
+def _limit(time_limit_s: float) -> Callable[[], bool]:
     until = time.monotonic() + time_limit_s
-    seen = simulated(standing, failures, scenarios, unclean, out_of_time=lambda: time.monotonic() > until)
-    potentials = potential_overlaps(found.topology, standing.overlaps, max(1, failures)) if failures else None
-    return make_report(standing, found.name, thresholds, seen, potentials)
+    return lambda: time.monotonic() > until
 
 
 def _leave(made: Report, fail_on: FailOn) -> None:

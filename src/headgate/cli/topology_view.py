@@ -1,6 +1,6 @@
 """How `headgate topology` looks in the terminal."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -8,9 +8,10 @@ from rich.table import Table
 
 from headgate.topology.advice import Advice, Effect, Plan
 from headgate.topology.findings import Finding, Severity, counted, joined
+from headgate.topology.groups import Overlap
 from headgate.topology.lints import Lint
-from headgate.topology.report import Report
-from headgate.topology.simulate import Consequence, Pressure, Simulation, Spare
+from headgate.topology.report import Report, coverage
+from headgate.topology.simulate import Consequence, Pressure, Recovery, Simulation, Spare
 
 _MOST_NODES, _MOST_SCENARIOS = 20, 10
 _STYLE = {Severity.critical: "bold red", Severity.warning: "yellow", Severity.note: "cyan"}
@@ -26,8 +27,13 @@ def print_report(console: Console, report: Report) -> None:
         console.print("Every topic counts alike: no traffic is known (--measure 10s, --pipeline FILE).", style="dim")
     if report.shared_sqf_gap:
         console.print(f"shared SQF is exact to {report.shared_sqf_gap:.2g}", style="dim")
+    if report.pairs is not None:
+        _print_pairs(console, report.pairs)
     if report.simulation is not None:
         print_simulation(console, report.simulation)
+    if report.potentials is not None and report.potentials.pairs:
+        left = "" if report.potentials.complete else ": a sample; raise --time-limit for more, up to a limit"
+        console.print(f"{coverage(report.potentials)} for overlaps after failures{left}", style="dim")
     console.print("\n[bold]Round robin would be enough if[/]")
     for c in report.preconditions:
         sign = {True: "[green]yes[/]", False: "[red]no[/] ", None: "[dim]?[/]  "}[c.holds]
@@ -47,6 +53,13 @@ def print_finding(console: Console, finding: Finding) -> None:
     console.print(f"  [bold]→[/] {escape(finding.do)}", highlight=False)
 
 
+def _print_pairs(console: Console, pairs: Sequence[Overlap]) -> None:
+    console.print("\n[bold]Groups of topics that share nodes in part[/]" + ("" if pairs else ": none"))
+    for pair in pairs:
+        shared = f"on node {joined(pair.shared)}"
+        console.print(f"  {escape(pair.first.short())} and {escape(pair.second.short())} {shared}", highlight=False)
+
+
 def print_simulation(console: Console, simulation: Simulation) -> None:
     console.print("\n[bold]If nodes failed, worst first[/]")
     table = _table("failed", "offline", "no acks=all", "newly uneven", "busiest", "its share", "with node", "overlap")
@@ -64,21 +77,46 @@ def _consequence(c: Consequence) -> Iterable[str]:
     return (joined(c.failed), *counts, *busiest, f"{c.node.skew:.2f}" if c.node else "–", "yes" if c.partial else "no")
 
 
-def print_spares(console: Console, spares: Iterable[Spare]) -> None:
-    console.print("\n[bold]What a standby for each node would cost[/]")
-    table = _table("node", "topics", "capacity", "constant traffic", "without it", "shared spares", "one per topic")
+def print_recoveries(console: Console, recoveries: Iterable[Recovery]) -> None:
+    console.print("\n[bold]When the nodes are back and in sync[/]")
+    table = _table("nodes", "busiest, times its share", "leading nothing", "after leaders went home")
+    for recovery in recoveries:
+        idle = f"node {joined(recovery.idle)}" if recovery.idle else "–"
+        table.add_row(joined(recovery.nodes), _pressed(recovery.back), idle, _pressed(recovery.home))
+    console.print(table)
+    console.print(
+        "Kafka brings leaders home some minutes later by itself, or at once with kafka-leader-election --election-type "
+        "preferred --all-topic-partitions.",
+        style="dim",
+    )
+
+
+def print_spares(console: Console, spares: Sequence[Spare], nodes: int) -> None:
+    console.print("\n[bold]What a standby for each node would change when it fails, and cost[/]")
+    table = _table(
+        *("node", "busiest without", "with it", "keeps up"),
+        *("topics", "capacity", "traffic", "shared", "per topic"),
+    )
     for spare in spares:
-        pressed = spare.load_without
         table.add_row(
             str(spare.node),
+            _loaded(spare.load_without),
+            _loaded(spare.load_with),
+            str(spare.broken_without),
             str(spare.affected_topics),
             f"{spare.capacity:g}",
             f"{spare.replica_traffic:.4g}",
-            f"node {pressed.busiest}: {pressed.skew:.2f}" if pressed else "–",
             str(spare.shared_spares),
             str(spare.separate_spares),
         )
     console.print(table)
+    console.print(
+        "Busiest: the load of the busiest node if this one fails. Keeps up: topics that could not be written without "
+        "the standby. Traffic: what is written to it all the time. Shared, per topic: standbys needed.",
+        style="dim",
+    )
+    if len(spares) < nodes:
+        console.print(f"{len(spares):,} of {nodes:,} nodes: raise --time-limit for more", style="dim")
 
 
 def print_advice(console: Console, advice: Advice) -> None:
@@ -123,6 +161,11 @@ def _effect(plan: Plan) -> Table:
 
 def _pressed(pressure: Pressure | None) -> str:
     return f"{pressure.skew:.2f} (node {pressure.busiest})" if pressure else "–"
+
+
+def _loaded(pressure: Pressure | None) -> str:
+    """Not its share, which is one of fewer nodes after a failure."""
+    return f"{pressure.load:.4g} (node {pressure.busiest})" if pressure else "–"
 
 
 def _shared(effect: Effect) -> str:

@@ -2,7 +2,10 @@
 
 import json
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from prometheus_client import start_http_server
 from rich.console import Console
@@ -14,9 +17,36 @@ from headgate.kafka.topology import with_rates
 from headgate.kafka.topology_metrics import show
 from headgate.topology.checks import findings_of
 from headgate.topology.cluster import Topology
-from headgate.topology.findings import Finding, Severity, joined
-from headgate.topology.history import History
+from headgate.topology.findings import Finding, Severity, joined, listed
+from headgate.topology.history import History, News, Seen
+from headgate.topology.report import pair_as_json
 from headgate.topology.standing import Standing
+
+MOST_PAIRS = 100
+"""That one line of JSON tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    what: str
+    epoch: int | None = None
+    new: tuple[Finding, ...] = ()
+    ended: tuple[Finding, ...] = ()
+    overlaps: News = News((), ())  # noqa: RUF009 - it is a value
+    pairs_known: int = 0
+    """Pairs of groups that overlapped at any time."""
+
+
+class Traffic:
+    """Rates as last heard. Those of before stay while nobody tells new ones: other units would look like a change."""
+
+    def __init__(self) -> None:
+        self._rates: Mapping[str, float] = {}
+
+    def on(self, seen: Topology, rates: Mapping[str, float]) -> Topology:
+        """`rates` may be empty."""
+        self._rates = rates or self._rates
+        return with_rates(seen, self._rates) if self._rates else seen
 
 
 def watching(
@@ -28,7 +58,7 @@ def watching(
         except (OSError, OverflowError) as error:
             raise ConfigError(f"metrics cannot be served on port {metrics_port}: {error}") from error
     admin = live.admin()
-    reader, history, console = live.reader(admin), History(), Console()
+    reader, history, traffic, console = live.reader(admin), History(), Traffic(), Console()
     standing: Standing | None = None
     looks, silent = 0, False
     try:
@@ -38,24 +68,25 @@ def watching(
             looks += 1
             try:
                 seen = reader.read()
-                if rates := live.rates(admin, seen, None):
-                    seen = with_rates(seen, rates)
+                seen = traffic.on(seen, live.rates(admin, seen, None))
             except KafkaUnavailable as error:
                 if standing is None:
                     raise
                 if not silent:
-                    _say(console, as_json, "unreachable", str(error), [])
+                    _say(console, as_json, "unreachable", Change(str(error)))
                 silent = True
                 continue
             silent = False
-            standing = _followed(standing, seen, history, console, as_json)
+            standing, change = followed(standing, seen, history)
+            if change is not None:
+                _say(console, as_json, "changed", change)
             show(standing)
     except KeyboardInterrupt:
         pass
 
 
-def _followed(standing: Standing | None, seen: Topology, history: History, console: Console, as_json: bool) -> Standing:
-    """The standing after this look; a line if leaders, replicas or nodes changed."""
+def followed(standing: Standing | None, seen: Topology, history: History) -> tuple[Standing, Change | None]:
+    """The standing after this look, and what is new if leaders, replicas or nodes changed."""
     if standing is None or [node.id for node in standing.topology.nodes] != [node.id for node in seen.nodes]:
         before = [] if standing is None else findings_of(standing)
         after = Standing(seen)
@@ -68,16 +99,15 @@ def _followed(standing: Standing | None, seen: Topology, history: History, conso
         moved = [name for name in standing.update(seen) if old.get(name) != new.get(name)]
         after = standing
         if online == seen.online and not moved:
-            return after
+            return after, None
         what = _difference(online, seen.online, len(moved))
-    history.note(seen.epoch, after.overlaps)
+    overlaps = history.note(seen.epoch, after.overlaps)
     now = findings_of(after)
     known = {(f.kind, f.what) for f in before}
     still = {(f.kind, f.what) for f in now}
-    news = [f for f in now if (f.kind, f.what) not in known]
-    ended = [f for f in before if (f.kind, f.what) not in still]
-    _say(console, as_json, "changed", what, news, ended, len(history.pairs))
-    return after
+    news = tuple(f for f in now if (f.kind, f.what) not in known)
+    ended = tuple(f for f in before if (f.kind, f.what) not in still)
+    return after, Change(what, seen.epoch, news, ended, overlaps, len(history.pairs))
 
 
 def _difference(before: frozenset[int], after: frozenset[int], topics: int) -> str:
@@ -90,30 +120,38 @@ def _difference(before: frozenset[int], after: frozenset[int], topics: int) -> s
     return ", ".join(parts)
 
 
-def _say(
-    console: Console,
-    as_json: bool,
-    event: str,
-    what: str,
-    news: list[Finding],
-    ended: list[Finding] | None = None,
-    pairs_known: int = 0,
-) -> None:
-    at = datetime.now().astimezone()
+def _say(console: Console, as_json: bool, event: str, change: Change) -> None:
+    at, overlaps = datetime.now().astimezone(), change.overlaps
     if as_json:
         line = {
             "at": at.isoformat(timespec="seconds"),
             "event": event,
-            "what": what,
-            "new": [{"severity": f.severity.name, "kind": f.kind, "what": f.what} for f in news],
-            "ended": [{"kind": f.kind, "what": f.what} for f in ended or ()],
-            "overlapping_pairs_ever_seen": pairs_known,
+            "what": change.what,
+            "epoch": change.epoch,
+            "new": [{"severity": f.severity.name, "kind": f.kind, "what": f.what} for f in change.new],
+            "ended": [{"kind": f.kind, "what": f.what} for f in change.ended],
+            "overlaps": [_seen_as_json(pair) for pair in overlaps.begun[:MOST_PAIRS]],
+            "overlaps_ended": [_seen_as_json(pair) for pair in overlaps.over[:MOST_PAIRS]],
+            "overlaps_left_out": sum(max(0, len(pairs) - MOST_PAIRS) for pairs in (overlaps.begun, overlaps.over)),
+            "overlapping_pairs_ever_seen": change.pairs_known,
         }
         print(json.dumps(line), flush=True)
         return
-    console.print(f"[dim]{at:%H:%M:%S}[/] {escape(what)}", highlight=False)
-    for finding in news:
-        style = {Severity.critical: "bold red", Severity.warning: "yellow"}.get(finding.severity, "cyan")
-        console.print(f"         [{style}]{finding.severity.name}[/] {escape(finding.what)}", highlight=False)
-    for finding in ended or ():
-        console.print(f"         [green]over[/] {escape(finding.what)}", highlight=False)
+    console.print(f"[dim]{at:%H:%M:%S}[/] {escape(change.what)}", highlight=False)
+    styles = {Severity.critical: "bold red", Severity.warning: "yellow", Severity.note: "cyan"}
+    lines = [(styles[f.severity], f.severity.name, f.what) for f in change.new]
+    lines += [("green", "over", f.what) for f in change.ended]
+    lines += [("cyan", "overlap", line) for line in listed(map(_overlapping, overlaps.begun))]
+    lines += [("green", "over", line) for line in listed(map(_overlapping, overlaps.over))]
+    for style, word, what in lines:
+        console.print(f"         [{style}]{word}[/] {escape(what)}", highlight=False)
+
+
+def _overlapping(seen: Seen) -> str:
+    pair = seen.overlap
+    epochs = f"epochs {seen.first_epoch} to {seen.last_epoch}" if seen.last_epoch > seen.first_epoch else "first seen"
+    return f"{pair.first.short()} and {pair.second.short()} on node {joined(pair.shared)} ({epochs})"
+
+
+def _seen_as_json(seen: Seen) -> dict[str, Any]:
+    return pair_as_json(seen.overlap) | {"first_epoch": seen.first_epoch, "last_epoch": seen.last_epoch}

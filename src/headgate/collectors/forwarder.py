@@ -34,6 +34,8 @@ LARGEST_BYTES = 1024 * 1024
 """What a record is taken for until one was seen: Kafka's own limit, unless it was raised."""
 FOR_GOOD = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._FATAL)
 """Errors of the consumer that waiting does not mend."""
+PURGED_S = 5.0
+"""The client reports what it takes back within this time."""
 PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
@@ -72,6 +74,8 @@ class Forwarder:
         self._in_flight = self._in_flight_bytes = 0
         self._record_bytes = LARGEST_BYTES
         self._paused = False
+        self._again: dict[tuple[str, int], int] = {}
+        """Partitions to be read again, from these offsets on: what was read of them was given up before it was sent."""
         self._full_since_s: float | None = None
         self._failure: ForwardingError | None = None
         now_s = time.monotonic()
@@ -114,6 +118,7 @@ class Forwarder:
         return {topic: counts for topic, counts in seen.items() if topic not in refusals}
 
     def _turn(self) -> None:
+        self._go_back()
         if self._has_room():
             self._full_since_s = None
             self._pause(False)
@@ -163,6 +168,8 @@ class Forwarder:
             self._met(message.error())
             return
         topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if self._again and (topic, partition) in self._again:
+            return
         watermark = self._offsets.watermark(topic, partition, offset)
         if watermark is None:  # given back a moment ago: it is its next owner's
             return
@@ -227,13 +234,39 @@ class Forwarder:
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """They leave with everything acknowledged and committed, so that the next owner repeats nothing."""
         self._settle(partitions)
-        self._offsets.forget(partitions)
+        self._let_go(partitions)
         log.info("partitions given back: %s", _listed(partitions))
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Somebody else has them already, and repeats what is not committed."""
-        self._offsets.forget(partitions)
+        self._let_go(partitions)
         log.warning("partitions lost, for the group did not hear of us: %s", _listed(partitions))
+
+    def _let_go(self, partitions: list[TopicPartition]) -> int:
+        """What the client has not sent of these it must not send any more: it would come after, or between, what their
+        next owner sends. No client takes back single records, so all are, and partitions that stay are read again. How
+        many were taken back."""
+        given_up = self._in_flight if self._offsets.waiting(partitions) else 0
+        self._offsets.forget(partitions)
+        for at in partitions:
+            self._again.pop((at.topic, at.partition), None)
+        if given_up:
+            self._producer.purge()
+            until_s = time.monotonic() + PURGED_S
+            while self._in_flight and time.monotonic() < until_s:
+                self._producer.poll(IDLE_S)
+            self._again |= self._offsets.begin_again()
+            log.warning("%d records were not sent in time and are left to whoever has their partition", given_up)
+        return given_up
+
+    def _go_back(self) -> None:
+        for (topic, partition), offset in list(self._again.items()):
+            try:
+                self._consumer.seek(TopicPartition(topic, partition, offset))
+            except KafkaException as error:  # nothing is read of it until it can be
+                log.info("%s[%d] cannot be read again yet: %s", topic, partition, error.args[0].str())
+            else:
+                del self._again[topic, partition]
 
     def _settle(self, partitions: list[TopicPartition]) -> None:
         until_s = time.monotonic() + self._limits.drain_s
@@ -245,10 +278,9 @@ class Forwarder:
         """How many records stay without an answer."""
         held = [TopicPartition(*at) for at in self._offsets.held]
         self._settle(held)
-        self._offsets.forget(held)
+        unanswered = self._let_go(held)  # before others may have them
         self._consumer.close()
-        unanswered = self._in_flight
-        if unanswered:
+        if self._in_flight:
             self._producer.purge()  # else closing would wait for them as long as the main cluster is away
         self._producer.close()
         return unanswered

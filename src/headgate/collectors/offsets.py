@@ -43,6 +43,13 @@ class Offsets:
             self.held.pop((at.topic, at.partition), None)
             self._asked.pop((at.topic, at.partition), None)
 
+    def begin_again(self) -> dict[tuple[str, int], int]:
+        """What is not acknowledged of the partitions held counts as not sent: where each of those must be read from."""
+        positions = {at: watermark.position for at, watermark in self.held.items() if watermark.waiting}
+        again = {at: position for at, position in positions.items() if position is not None}
+        self.held |= {at: Watermark(position) for at, position in again.items()}
+        return again
+
     def waiting(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether anything of these is not acknowledged."""
         held = (self.held.get((at.topic, at.partition)) for at in partitions)

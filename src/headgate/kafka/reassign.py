@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -84,7 +85,7 @@ class Reassigner:
             if not done:
                 self.cancel(change.replicas)
                 return False
-        self._elect(change)
+        self._elect(topology, change)
         return True
 
     def cancel(self, partitions: Iterable[TopicPartition], deadline_s: float = 60.0) -> int:
@@ -159,9 +160,16 @@ class Reassigner:
                     raise _not_done(error) from error
                 time.sleep(POLL_S)
 
-    def _elect(self, change: Reassignment) -> None:
-        """Leadership goes to the first replicas; Kafka would do that by itself some minutes later."""
-        partitions = [KafkaTopicPartition(at.topic, at.partition) for at in change.replicas]
+    def _elect(self, topology: Topology, change: Reassignment) -> None:
+        """Leadership goes to the first replicas, as far as they are there; Kafka would do that by itself some minutes
+        later."""
+        partitions = [
+            KafkaTopicPartition(at.topic, at.partition)
+            for at, replicas in change.replicas.items()
+            if replicas[0] in topology.online
+        ]
+        if not partitions:
+            return
         with _answering():
             answers = self._admin.elect_leaders(ElectionType.PREFERRED, partitions).result(ANSWER_S)
         failed = {
@@ -200,13 +208,12 @@ class Reassigner:
             yield
             return
         rates = {name: str(bytes_per_s) for name in _RATES}
-        # Topics first: a node that knows of its rate knows of what came before.
-        on = [_resource(ResourceType.TOPIC, topic, values) for topic, values in what.topics.items()]
-        on += [_resource(ResourceType.BROKER, str(id), rates) for id in what.nodes]
         off = [_resource(ResourceType.BROKER, str(id), dict.fromkeys(_RATES)) for id in what.nodes]
         off += [_resource(ResourceType.TOPIC, topic, dict.fromkeys(values)) for topic, values in what.topics.items()]
         try:
-            self._configure(on)
+            # Topics first: a node that knows of its rate knows of what came before.
+            self._configure([_resource(ResourceType.TOPIC, topic, values) for topic, values in what.topics.items()])
+            self._configure([_resource(ResourceType.BROKER, str(id), rates) for id in what.nodes])
             until = time.monotonic() + ANSWER_S
             while any(self._rates_of(id) != rates for id in what.nodes):
                 if time.monotonic() > until:
@@ -217,10 +224,29 @@ class Reassigner:
             self._configure(off)
 
     def _configure(self, resources: list[ConfigResource]) -> None:
-        for resource in resources:  # librdkafka takes one broker per request
+        """All are asked at once, so a broker that does not answer keeps nobody else from hearing."""
+        topics = [resource for resource in resources if resource.restype is ResourceType.TOPIC]
+        brokers = [[resource] for resource in resources if resource.restype is ResourceType.BROKER]
+        answers: dict[ConfigResource, Future[None]] = {}
+        for together in ([topics] if topics else []) + brokers:  # librdkafka takes one broker per request
             with _answering():
-                for future in self._admin.incremental_alter_configs([resource], request_timeout=ANSWER_S).values():
-                    future.result(ANSWER_S)
+                answers |= self._admin.incremental_alter_configs(together, request_timeout=ANSWER_S)
+        settle(answers, ANSWER_S)
+
+
+def settle(answers: "Mapping[ConfigResource, Future[None]]", within_s: float) -> None:
+    """Waits for all of them, and only then complains, of everybody who did not do as asked."""
+    until = time.monotonic() + within_s + 1  # the client itself gives up a moment earlier
+    failed: dict[str, Exception] = {}
+    for resource, answer in answers.items():
+        try:
+            answer.result(max(0.0, until - time.monotonic()))
+        except (KafkaException, TimeoutError) as error:
+            failed[f"{resource.restype.name.lower()} {resource.name}"] = error
+    if failed:
+        named = ", ".join(list(failed)[:5]) + (" …" if len(failed) > 5 else "")
+        first = next(iter(failed.values()))
+        raise _not_done(first, f"not configured: {named}; ") from first
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +292,9 @@ def _answering() -> Iterator[None]:
         raise _not_done(error) from error
 
 
-def _not_done(error: Exception) -> KafkaUnavailable:
+def _not_done(error: Exception, which: str = "") -> KafkaUnavailable:
     said = error.args[0].str() if isinstance(error, KafkaException) else repr(error)
     return KafkaUnavailable(
-        f"the brokers did not do as asked ({said}): check with `headgate topology report`, and end what is half "
+        f"the brokers did not do as asked ({which}{said}): check with `headgate topology report`, and end what is half "
         "done with `headgate topology cancel`"
     )

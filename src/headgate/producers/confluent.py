@@ -7,13 +7,13 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headgate.errors import ConfigError
 from headgate.producers.choices import Choices, give_back
 from headgate.producers.client_default import UNASSIGNED
 from headgate.producers.live import Follower
-from headgate.producers.protocol import Choice, ClusterView, Listening, Partitioner
+from headgate.producers.protocol import ClusterView, Listening, Partitioner
 from headgate.producers.registry import DEFAULT, build_partitioner
 
 OnDelivery = Callable[[Any, Any], None]
@@ -82,13 +82,16 @@ class BalancedProducer(Producer):
         choice = next_of.get(topic)
         reported = callback or on_delivery or self._reported
         if choice is None or key is not None or partition >= 0 or headers is not None or timestamp:
-            self._produce_with_care(next_of, topic, value, key, partition, reported, timestamp, headers)
+            self._produce_with_care(topic, value, key, partition, reported, timestamp, headers)
             return
         partition = choice()
         try:
             _produce(self, topic, value, None, partition, reported)
-        except (BufferError, KafkaException) as error:
-            self._refused(error, next_of, topic, partition)
+        except BufferError:
+            give_back(next_of, topic, partition)
+            raise
+        except KafkaException:
+            self._follower.look()  # the topic may have been made anew with fewer partitions
             raise
 
     def produce_batch(
@@ -99,18 +102,29 @@ class BalancedProducer(Producer):
         callback: OnDelivery | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> int:
-        """One call of the client for each partition: it takes no notice of partitions inside a batch."""
+        """One call of the client for each partition: it takes no notice of partitions inside a batch. What it did not
+        take has its reason in `_error`, and can be handed in again."""
         reported = callback or on_delivery or self._reported
         batches: dict[int, list[dict[str, Any]]] = {}
+        placed: list[tuple[int, dict[str, Any], dict[str, Any]]] = []
         for message in messages:
-            where, own = message.get("partition", partition), False
+            message.pop("_error", None)  # of an earlier try: the client would leave it there
+            where, handed = message.get("partition", partition), message
             if where == UNASSIGNED:
                 where, own = self._placed(topic, message.get("key"), message.get("value"))
-            if own and self._hears is not None:
-                message["callback"] = self._hears(message.get("callback") or reported)
-            batches.setdefault(where, []).append(message)
+                if own and self._hears is not None:
+                    handed = {**message, "callback": self._hears(message.get("callback") or reported)}
+                if own:
+                    placed.append((where, message, handed))
+            batches.setdefault(where, []).append(handed)
         plain = super().produce_batch
-        return sum(plain(topic, batch, where, on_delivery=reported) for where, batch in batches.items())
+        taken = sum(plain(topic, batch, where, on_delivery=reported) for where, batch in batches.items())
+        for where, message, handed in reversed(placed):  # so that turns are given back in their order
+            if "_error" in handed:
+                message["_error"] = handed["_error"]
+                full = handed["_error"].code() == KafkaError._QUEUE_FULL
+                self._refused(full, topic, message.get("key"), message.get("value"), where)
+        return taken
 
     def produce_all(self, topic: str, values: Sequence[str | bytes], on_delivery: OnDelivery | None = None) -> None:
         """One record without a key for each value, in order, without a line of Python for each. Where `produce` would
@@ -120,14 +134,14 @@ class BalancedProducer(Producer):
         ahead = self._choices.ahead(topic, len(values))
         produce = super().produce if ahead is not None else self.produce
         partitions = ahead if ahead is not None else [UNASSIGNED] * len(values)
-        done = 0
-        while done < len(values):
-            handed = iter(values[done:])
+        records, done = list(values), 0
+        while done < len(records):
+            handed = iter(records[done:])  # a list's iterator knows how much is left, which not every sequence's does
             try:
                 _exhaust(map(produce, repeat(topic), handed, repeat(None), partitions[done:], repeat(reported)))
                 return
             except BufferError:
-                done = len(values) - length_hint(handed) - 1  # the one that was refused is next
+                done = len(records) - length_hint(handed) - 1  # the one that was refused is next
                 self.poll(FULL_S)
 
     def close(self, *args: Any) -> Any:
@@ -136,7 +150,6 @@ class BalancedProducer(Producer):
 
     def _produce_with_care(
         self,
-        next_of: dict[str, Choice],
         topic: str,
         value: str | bytes | None,
         key: str | bytes | None,
@@ -149,26 +162,26 @@ class BalancedProducer(Producer):
         own = False
         if partition == UNASSIGNED:
             partition, own = self._placed(topic, key, value)
-            next_of = next_of if key is None else {}  # whoever is placed by a key has taken no turn
         heard = self._hears(reported) if own and self._hears is not None else reported
         try:
             _produce(self, topic, value, key, partition, heard, None, timestamp, headers)
         except (BufferError, KafkaException) as error:
             if own:
-                self._refused(error, next_of, topic, partition)
+                self._refused(isinstance(error, BufferError), topic, key, value, partition)
             raise
 
-    def _refused(self, error: Exception, next_of: dict[str, Choice], topic: str, partition: int) -> None:
+    def _refused(
+        self, full: bool, topic: str, key: str | bytes | None, value: str | bytes | None, partition: int
+    ) -> None:
         """The client did not take a record that the partitioner had placed. Its turn goes back to where it came from,
         but only if there was no room: a partition that is no more would be refused again and again."""
-        partitioner, view = self._choices.partitioner, self._choices.view
-        if topic in next_of:
-            if isinstance(error, BufferError):
-                give_back(next_of, topic, partition)
-        elif view is not None and isinstance(partitioner, Listening):
-            partitioner.acknowledged(topic, partition, None, view)
-        if not isinstance(error, BufferError):
+        if not full:
+            self._choices.given_up(topic, partition)
             self._follower.look()  # the topic may have been made anew with fewer partitions
+        elif key is None and topic in self._choices.next_of:
+            give_back(self._choices.next_of, topic, partition)
+        else:
+            self._choices.found_no_room(topic, as_bytes(key), as_bytes(value), partition)
 
     def _placed(self, topic: str, key: str | bytes | None, value: str | bytes | None) -> tuple[int, bool]:
         """The partition, and whether the partitioner chose it."""

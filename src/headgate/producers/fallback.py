@@ -3,16 +3,18 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from operator import itemgetter
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from headgate.errors import ConfigError
-from headgate.producers.confluent import FULL_S, BalancedProducer, as_bytes
+from headgate.producers.confluent import BalancedProducer, as_bytes
 from headgate.producers.nodes import refuse_key
 from headgate.producers.protocol import KeyBlind, Partitioner
 from headgate.producers.registry import DEFAULT, build_partitioner
@@ -36,6 +38,9 @@ TRY_AGAIN = (
 )
 """A client with `retries=0` reports these instead of trying again."""
 ANSWER_S = 5.0
+CLOSE_S = 30.0
+PURGED_S = 5.0
+"""A client reports what it gives up within this time."""
 HELD = 100_000
 """So many records may wait for their turn at the main cluster, as many as the client's own queue holds."""
 
@@ -157,18 +162,27 @@ class FallbackProducer:
             if not unanswered or time.monotonic() >= until_s:
                 return unanswered
 
-    def close(self) -> None:
-        """What the collector has not acknowledged by now goes to the main cluster."""
+    def close(self, timeout_s: float = CLOSE_S) -> int:
+        """What the collector has not acknowledged by now goes to the main cluster. What that has not acknowledged in
+        time either is reported as not delivered; how many records those were."""
         self._closed.set()
         self._collector.purge()
-        while self._at_collector:
-            self._collector.poll(FULL_S)
-        self._send_waiting()
-        while self._waiting:
-            self._main.poll(FULL_S)
-            self._send_waiting()
+        unanswered = self.flush(timeout_s)
+        if unanswered:
+            self._give_up()
         self._collector.close()
         self._main.close()
+        return unanswered
+
+    def _give_up(self) -> None:
+        """Closing would wait for what the clients still hold as long as their clusters are away."""
+        for client in (self._collector, self._main):
+            client.purge()
+            client.flush(PURGED_S)
+        with self._lock:
+            waiting, self._waiting = sorted(self._waiting, key=itemgetter(0)), []
+        unsent = KafkaError(KafkaError._PURGE_QUEUE, "closed before it was sent")
+        _report([(record, unsent) for _, record in waiting])
 
     def _to_collector(self, record: _Record) -> None:
         number = next(self._numbers)
@@ -203,17 +217,19 @@ class FallbackProducer:
         try:
             with self._lock:
                 while self._waiting and not self._at_collector:
-                    number, record = heappop(self._waiting)
+                    _, record = self._waiting[0]
                     try:
                         record.write(self._main, record.on_delivery)
                     except BufferError:
-                        heappush(self._waiting, (number, record))
                         break
                     except KafkaException as error:
                         refused.append((record, error.args[0]))
+                    except Exception as error:
+                        log.exception("the main cluster's partitioner failed at a record of topic %s", record.topic)
+                        refused.append((record, KafkaError(KafkaError._APPLICATION, repr(error))))
+                    heappop(self._waiting)
         finally:
-            for record, reason in refused:
-                record.refused(reason)
+            _report(refused)
 
     def _watch(self) -> None:
         while not self._closed.wait(self._again_s):
@@ -223,3 +239,10 @@ class FallbackProducer:
                 continue
             self._back.set()
             return
+
+
+def _report(refused: Sequence[tuple[_Record, KafkaError]]) -> None:
+    """In order, and each whatever the others' reports do."""
+    with ExitStack() as reports:
+        for record, reason in reversed(refused):
+            reports.callback(record.refused, reason)

@@ -7,7 +7,9 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from headgate.errors import ConfigError
+from headgate.producers.choices import give_back
 from headgate.producers.host_memory import host_memory
+from headgate.producers.leading import LastLeaders
 from headgate.producers.nodes import NodeMaps, refuse_key
 from headgate.producers.protocol import Choice, ClusterView
 from headgate.producers.round_robin import DefaultRoundRobin, Seed, random_start
@@ -35,8 +37,7 @@ class HostSqf:
         self._maps, self._offline = NodeMaps(start), DefaultRoundRobin(start)
         self._choices: WeakKeyDictionary[ClusterView, dict[str, Choice]] = WeakKeyDictionary()
         self._slots: WeakKeyDictionary[ClusterView, dict[int, int]] = WeakKeyDictionary()
-        self._led: dict[str, frozenset[int]] = {}
-        """By cluster, the nodes that led anything in its last view."""
+        self._last_leaders = LastLeaders()
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, cluster: ClusterView) -> int:
         if key is not None and not self.allow_keys:
@@ -45,6 +46,13 @@ class HostSqf:
         if topic not in choices:
             choices[topic] = self.bound(topic, cluster)
         return choices[topic]()
+
+    def taken_back(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int, cluster: ClusterView
+    ) -> None:
+        choices = self._choices.get(cluster, {})
+        if topic in choices:
+            give_back(choices, topic, partition)
 
     def bound(self, topic: str, cluster: ClusterView) -> Choice:
         nodes = self._maps.of(cluster).nodes_of.get(topic)
@@ -82,8 +90,7 @@ class HostSqf:
 
     def _slots_of(self, cluster: ClusterView) -> dict[int, int]:
         if cluster not in self._slots:
-            memory, leading = host_memory(self._name or cluster.cluster, self._folder), cluster.leading
-            slots = memory.slots(cluster.nodes, leading, self._led.get(cluster.cluster))
+            memory = host_memory(self._name or cluster.cluster, self._folder)
+            slots = memory.slots(cluster.nodes, cluster.leading, self._last_leaders.follow(cluster))
             self._slots[cluster] = dict(zip(cluster.nodes, slots, strict=True))
-            self._led[cluster.cluster] = leading
         return self._slots[cluster]

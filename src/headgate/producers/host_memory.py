@@ -1,8 +1,10 @@
 """How much every process of this host has sent to each node, in memory they share (B-36). Lost with the host.
 
 Every process writes to a row of its own, so no addition is lost and adding needs no lock between processes. A row is
-taken by a lock on one byte of the file, which the system releases however its process ends; the next process goes on
-from what is there, for what was sent was sent. Locks are taken only to join and when nodes come and go.
+taken by a lock on one byte of the file, which the system releases however its process ends. What processes sent that
+have ended counts for those that live beside or after them; but who joins and finds nobody alive begins level, for what
+is long over is no reason to send the next job's records elsewhere. Locks are taken only to join and when nodes come and
+go.
 """
 
 import fcntl
@@ -20,11 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.errors import ConfigError, SetupError
+from headgate.producers.leading import Change
 
 ROWS, NODES = 64, 1024
 """Processes and nodes; 0.5 MB, of which the system gives what is used."""
 LOCK_DEADLINE_S = 10.0
 _IDS, _AWAY, _BASE, _FIRST_ROW = 0, 1, 2, 3
+UNCHANGED = Change(frozenset(), frozenset())
 _BYTES = (_FIRST_ROW + ROWS) * NODES * 8
 
 
@@ -39,26 +43,27 @@ class HostMemory:
         self._own, self._pid = -1, -1
         self._within = threading.Lock()
 
-    def slots(self, nodes: Collection[int], leading: Collection[int], led: Collection[int] | None) -> list[int]:
-        """Where each of the live nodes is counted. `leading` are those that lead something in this process' view, and
-        `led` those that did in its last one; None if this is its first.
+    def slots(self, nodes: Collection[int], leading: Collection[int], change: Change = UNCHANGED) -> list[int]:
+        """Where each of the live nodes is counted. `leading` are those that lead something in a view of this process,
+        and `change` is what that view shows against the ones before it.
 
         A node joins at the level of the least used of the others that lead here, if it is below (B-34): a node that
-        did not lead here before; one that some process saw lead no more, and none has seen lead since; and one that
-        nobody knew. A first view alone is no reason: what other processes' topics sent so far is as it should be.
+        began to lead; one that some process saw lead no more, and none has seen lead since; and one that nobody knew.
         """
+        with self._within:
+            self._join()
         with self._within, self._locked():
             away = self._table[_AWAY]
             known = {int(id) - 1 for id in self._table[_IDS] if id}
-            slot_of = {node: self._slot(node) for node in (*nodes, *leading, *(led or ()))}
-            begins = {node for node in leading if away[slot_of[node]] or (led is not None and node not in led)}
+            slot_of = {node: self._slot(node) for node in (*nodes, *leading, *change.ended)}
+            begins = {node for node in leading if away[slot_of[node]] or node in change.began}
             stays = [slot_of[node] for node in leading if node in known and node not in begins]
             least = int(self._usage(stays).min()) if stays else 0
             for node in begins | (slot_of.keys() - known):
                 below = least - int(self._usage([slot_of[node]])[0])
                 self._table[_BASE, slot_of[node]] += max(0, below)
             away[[slot_of[node] for node in leading]] = 0
-            away[[slot_of[node] for node in led or () if node not in leading]] = 1
+            away[[slot_of[node] for node in change.ended]] = 1
             return [slot_of[node] for node in nodes]
 
     def usage(self, slots: Sequence[int]) -> list[int]:
@@ -66,8 +71,7 @@ class HostMemory:
 
     def add(self, slots: Sequence[int], records: Sequence[int]) -> None:
         with self._within:  # of this process alone, and once for many records
-            if self._pid != os.getpid():  # the first time, and in a child: its parent's row is its parent's
-                self._own, self._pid = self._claimed(), os.getpid()
+            self._join()
             self._rows[self._own, slots] += np.asarray(records, np.int64)
 
     def _usage(self, slots: Sequence[int]) -> NDArray[np.int64]:
@@ -85,14 +89,27 @@ class HostMemory:
         ids[free[0]] = node + 1
         return int(free[0])
 
-    def _claimed(self) -> int:
-        for row in range(ROWS):
-            try:
-                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1 + row)
-            except OSError:
-                continue  # somebody lives there
-            return row
-        raise ConfigError(f"{ROWS} processes share {self._path} already, and no more can: use sqf in the others")
+    def _join(self) -> None:
+        """Takes a row for this process, if it has none."""
+        if self._pid == os.getpid():
+            return  # unless it is a child: its parent's row is its parent's
+        with self._locked():
+            free = [row for row in range(ROWS) if self._lock_row(row)]
+            for row in free[1:]:
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, 1 + row)
+            if not free:
+                raise ConfigError(f"{ROWS} processes share {self._path} already: use sqf in the others")
+            if len(free) == ROWS:
+                self._table[_AWAY:] = 0  # ids stay: a child may still know its parent's slots
+            self._own, self._pid = free[0], os.getpid()
+
+    def _lock_row(self, row: int) -> bool:
+        """False: somebody lives there."""
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1 + row)
+        except OSError:
+            return False
+        return True
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

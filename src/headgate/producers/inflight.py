@@ -36,6 +36,18 @@ class SqfInflight:
         waiting.append(node)
         return partition
 
+    def taken_back(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int, cluster: ClusterView
+    ) -> None:
+        waiting = self._sent.get((cluster.cluster, topic, partition))
+        if not waiting:
+            self._offline.taken_back(topic, None, value, partition, cluster)
+            return
+        waiting.pop().usage.on_the_way.pop()
+        leader = self._maps.of(cluster).leader(topic, partition)
+        if leader is not None:
+            leader.gets_back(topic, partition)
+
     def acknowledged(self, topic: str, partition: int, latency_s: float | None, cluster: ClusterView) -> None:
         waiting = self._sent.get((cluster.cluster, topic, partition))
         if waiting:  # what was sent while nobody led the topic was not counted

@@ -3,7 +3,7 @@
 from itertools import count, cycle
 
 from headgate.producers.murmur2 import partition_of_key
-from headgate.producers.nodes import NodeMaps, refuse_key
+from headgate.producers.nodes import NodeMaps, NodeState, refuse_key
 from headgate.producers.protocol import Choice, ClusterView
 from headgate.producers.round_robin import POSITIVE, DefaultRoundRobin, Seed, from_turn, random_start
 from headgate.producers.turns import is_short, one_round
@@ -25,6 +25,20 @@ class NodeRoundRobin:
         if not nodes:  # nobody leads it (B-35), or nobody knows it
             return self._offline.partition(topic, None, value, cluster)
         return nodes[(next(self._counter(topic, cluster)) & POSITIVE) % len(nodes)].next_partition(topic)
+
+    def taken_back(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int, cluster: ClusterView
+    ) -> None:
+        maps = self._maps.of(cluster)
+        node = maps.leader(topic, partition)
+        if node is None:
+            self._offline.taken_back(topic, None, value, partition, cluster)
+            return
+        self.counters_of(cluster)[topic] = count(maps.nodes_of[topic].index(node))
+        self._back_within(node, topic, key, partition)
+
+    def _back_within(self, node: NodeState, topic: str, key: bytes | None, partition: int) -> None:
+        node.gets_back(topic, partition)
 
     def bound(self, topic: str, cluster: ClusterView) -> Choice:
         """A whole round written down, over and over, or one rotation after the other where that is very long: a choice
@@ -57,3 +71,7 @@ class NodeThenKey(NodeRoundRobin):
         node = nodes[(next(self._counter(topic, cluster)) & POSITIVE) % len(nodes)]
         led, _ = node.led[topic]
         return led[partition_of_key(key, len(led))]
+
+    def _back_within(self, node: NodeState, topic: str, key: bytes | None, partition: int) -> None:
+        if key is None:  # else it took no turn there
+            super()._back_within(node, topic, key, partition)

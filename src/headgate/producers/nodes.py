@@ -1,12 +1,13 @@
 """A cluster as seen by partitioners that balance nodes: every node, what it leads, and how much it was sent."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count, cycle
 from weakref import WeakKeyDictionary
 
 from headgate.errors import ConfigError
+from headgate.producers.leading import LastLeaders
 from headgate.producers.protocol import ClusterView
 from headgate.producers.round_robin import POSITIVE, Seed, from_turn
 
@@ -39,6 +40,11 @@ class NodeState:
         partitions, counter = self.led[topic]
         return partitions[(next(counter) & POSITIVE) % len(partitions)]
 
+    def gets_back(self, topic: str, partition: int) -> None:
+        """The turn of this one, which is next again."""
+        partitions, _ = self.led[topic]
+        self.led[topic] = (partitions, count(partitions.index(partition)))
+
     def in_turn(self, topic: str) -> tuple[int, ...]:
         """Its partitions, the next one first."""
         partitions, counter = self.led[topic]
@@ -57,6 +63,11 @@ class Maps:
     nodes_of: dict[str, tuple[NodeState, ...]]
     nodes: dict[int, NodeState]
 
+    def leader(self, topic: str, partition: int) -> NodeState | None:
+        """Who leads it, by looking at all that lead the topic: for what happens seldom."""
+        led = self.nodes_of.get(topic, ())
+        return next((node for node in led if partition in node.led[topic][0]), None)
+
 
 class NodeMaps:
     """Maps of every view that an instance serves; counters survive changes of the topology."""
@@ -66,7 +77,9 @@ class NodeMaps:
         least used one (B-34)."""
         self._start, self._keep_usage = start, keep_usage
         self._maps: WeakKeyDictionary[ClusterView, Maps] = WeakKeyDictionary()
-        self._leading: dict[str, frozenset[int]] = {}
+        self._last_leaders = LastLeaders()
+        self._away: dict[str, frozenset[int]] = {}
+        """By cluster, the nodes that some producer saw lead no more, and none has seen lead since."""
         self._usages: dict[tuple[str, int], Usage] = {}
         self._counters: dict[tuple[str, int, str], count[int]] = {}
         self._last: tuple[ClusterView | None, Maps] = (None, Maps({}, {}))
@@ -94,17 +107,25 @@ class NodeMaps:
         return Maps(nodes_of, nodes)
 
     def _let_in(self, cluster: ClusterView) -> None:
-        """Nodes that led nothing a moment ago start at the level of the least used that did."""
-        name, led, leading = cluster.cluster, self._leading.get(cluster.cluster, frozenset()), cluster.leading
-        least = min((self._usages[name, id].value for id in leading & led), default=0.0)
+        """Nodes that begin to lead do so at the level of the least used of the others that lead here, if they are below
+        (B-34). Producers that share an instance see different topics: what another one's nodes were sent stays."""
+        name, leading, anywhere = cluster.cluster, cluster.leading, self._last_leaders.of(cluster.cluster)
+        change, away = self._last_leaders.follow(cluster), self._away.get(name, frozenset())
+        begin = change.began | (leading & away)
+        least, least_anywhere = self._least(name, leading - begin), self._least(name, anywhere - begin)
         for id in cluster.nodes:
-            if (name, id) not in self._usages:
-                self._usages[name, id] = Usage(least)
-            elif id in leading - led:
-                self._usages[name, id].latency_s = None  # from before it was away, or because it was
+            usage = self._usages.get((name, id))
+            if usage is None:
+                self._usages[name, id] = Usage(least if id in leading else least_anywhere)
+            elif id in begin:
+                usage.latency_s = None  # from before it was away, or because it was
                 if not self._keep_usage:
-                    self._usages[name, id].value = least
-        self._leading[name] = leading
+                    usage.value = max(usage.value, least)
+        self._away[name] = (away | change.ended) - leading
+
+    def _least(self, cluster: str, nodes: Iterable[int]) -> float:
+        known = (self._usages.get((cluster, id)) for id in nodes)
+        return min((usage.value for usage in known if usage is not None), default=0.0)
 
 
 def refuse_key(topic: str) -> ConfigError:

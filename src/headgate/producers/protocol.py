@@ -78,6 +78,18 @@ class Listening(Partitioner, Protocol):
 
 
 @runtime_checkable
+class Forgiving(Partitioner, Protocol):
+    """A partitioner that can forget a record which found no room. Otherwise a producer whose queue is full every other
+    time would, with two nodes, send everything to one of them."""
+
+    def taken_back(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int, cluster: ClusterView
+    ) -> None:
+        """As if `partition`, which answered with this one for this record, had not been asked."""
+        ...
+
+
+@runtime_checkable
 class KeyBlind(Partitioner, Protocol):
     """A partitioner that does not look at keys, and refuses records with one unless it is allowed to (B-39)."""
 

@@ -55,6 +55,13 @@ class DefaultRoundRobin:
             return available[number % len(available)]
         return partitions[number % len(partitions)]
 
+    def taken_back(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int, cluster: ClusterView
+    ) -> None:
+        turns = cluster.available.get(topic) or cluster.partitions.get(topic, ())
+        if key is None and partition in turns:
+            self.counters_of(cluster)[topic] = count(turns.index(partition))
+
     def bound(self, topic: str, cluster: ClusterView) -> Choice:
         if topic not in cluster.partitions:
             raise unknown(topic)

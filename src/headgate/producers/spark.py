@@ -86,12 +86,13 @@ class BalancedSink:
         view = self._view(topics, counted)
         self._balance.seen(view, self._ends(view, counted))
         turns = {topic: self._balance.turns(topic, view) for topic in topics}
+        tasks = tasks_of(frame) if any(turn.rows for turn in turns.values()) else None
         if "topic" not in frame.columns:
-            return frame.withColumns({"topic": F.lit(topics[0]), "partition": _partition(turns[topics[0]])})
+            return frame.withColumns({"topic": F.lit(topics[0]), "partition": partition_of(turns[topics[0]], tasks)})
         # Each topic counts its own rows: an expression within a branch counts only when the branch is taken.
         chosen = F.when(F.lit(False), F.lit(0))
         for topic in topics:
-            chosen = chosen.when(F.col("topic") == topic, _partition(turns[topic]))
+            chosen = chosen.when(F.col("topic") == topic, partition_of(turns[topic], tasks))
         unknown = F.concat(F.lit("no turns for topic "), F.col("topic"), F.lit(": name it when writing"))
         return frame.withColumn("partition", chosen.otherwise(F.raise_error(unknown).cast("int")))
 
@@ -125,10 +126,28 @@ class BalancedSink:
         return ends
 
 
-def _partition(turns: Turns) -> Column:
+def tasks_of(frame: DataFrame) -> int | None:
+    """How many tasks will write it; None where only running it would tell: Spark adapts plans that shuffle while they
+    run, and Spark Connect does not say."""
+    described = getattr(frame, "_jdf", None)
+    if described is None:
+        return None
+    execution = described.queryExecution()
+    if execution.executedPlan().nodeName() == "AdaptiveSparkPlan":
+        return None
+    return max(1, int(execution.toRdd().getNumPartitions()))  # an empty frame has none
+
+
+def partition_of(turns: Turns, tasks: int | None) -> Column:
+    """Of each row, for a frame that so many tasks write."""
     if not turns.rows:
         return _in_turn(turns.rounds)
-    return F.when(_row() < turns.rows, _in_turn(turns.first)).otherwise(_in_turn(turns.rounds))
+    task = F.spark_partition_id()
+    if tasks is None:  # as `Turns.first_rows`
+        first_rows = F.floor(F.lit(turns.rows) / ((task + 1) * (task + 2)))
+    else:
+        first_rows = F.lit(turns.rows // tasks) + (task < turns.rows % tasks).cast("int")
+    return F.when(_row() < first_rows, _in_turn(turns.first)).otherwise(_in_turn(turns.rounds))
 
 
 def _in_turn(partitions: Sequence[int]) -> Column:

@@ -45,10 +45,20 @@ class ShortestQueueFirst:
         for node in nodes:
             if node.usage.value < chosen.usage.value:
                 chosen = node
-        chosen.usage.value += len(value or b"") if self._count_bytes else 1
+        chosen.usage.value += self._weight(value)
         if chosen.usage.value >= self._limit:
             shrink(self._maps.of(cluster).nodes.values(), self._limit)
         return chosen.next_partition(topic)
+
+    def taken_back(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int, cluster: ClusterView
+    ) -> None:
+        node = self._maps.of(cluster).leader(topic, partition)
+        if node is None:
+            self._offline.taken_back(topic, None, value, partition, cluster)
+            return
+        node.usage.value = max(0.0, node.usage.value - self._weight(value))
+        node.gets_back(topic, partition)
 
     def bound(self, topic: str, cluster: ClusterView) -> Choice | None:
         maps = self._maps.of(cluster)
@@ -82,6 +92,9 @@ class ShortestQueueFirst:
             shrink(self._maps.of(cluster).nodes.values(), self._limit)
         turns = [node.rotation(topic) for node in nodes]
         return [next(turns[n]) for n in in_order]
+
+    def _weight(self, value: bytes | None) -> int:
+        return len(value or b"") if self._count_bytes else 1
 
     def usage(self, cluster: ClusterView) -> dict[int, float]:
         return {id: node.usage.value for id, node in self._maps.of(cluster).nodes.items()}

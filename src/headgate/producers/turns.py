@@ -13,11 +13,18 @@ SHARES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """For one topic: `first` over and over for so many `rows`, then `rounds` over and over."""
+    """For one topic: `first` over and over for so many `rows` of all tasks together, then `rounds` over and over."""
 
     rounds: tuple[int, ...]
     first: tuple[int, ...] = ()
     rows: int = 0
+
+    def first_rows(self, task: int, tasks: int | None) -> int:
+        """How many of the `rows` are this task's; with None nobody knows how many tasks there will be. Then early tasks
+        get more, 1/2, 1/6, 1/12 and so on, which is never more than all, however many there are."""
+        if tasks is None:
+            return self.rows // ((task + 1) * (task + 2))
+        return self.rows // tasks + (task < self.rows % tasks)
 
 
 class NodeTurns:

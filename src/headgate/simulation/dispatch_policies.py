@@ -25,7 +25,7 @@ class _Blind:
         self.random = random.Random()
 
     def begin(self, lengths: list[int], sets: Sets, seed: int) -> None:
-        self.lengths, self.sets, self.random = lengths, sets, random.Random(seed)
+        self.lengths, self.sets, self.random, self.messages = lengths, sets, random.Random(seed), 0
 
     def refresh(self, now_s: float) -> None:
         pass
@@ -118,11 +118,11 @@ class JoinShortestStale(_Blind):
         if not period_s > 0:
             raise ConfigError(f"the update period must be above 0, not {period_s}")
         self._update = update
-        self.period_s = period_s / 2 if update is Update.both else period_s
-        self._turn = 0
+        self._begin_period_s = period_s / 2 if update is Update.both else period_s
 
     def begin(self, lengths: list[int], sets: Sets, seed: int) -> None:
         super().begin(lengths, sets, seed)
+        self.period_s, self._turn = self._begin_period_s, 0
         self._believed = [[0] * len(lengths) for _ in sets]
         self._sent = [[0] * len(lengths) for _ in sets]
         """By dispatcher and queue, since the others last heard of it."""

@@ -15,6 +15,8 @@ from headgate.topology.safety import on_fewer_racks
 from headgate.topology.simulate import Pressure
 from headgate.topology.standing import Standing
 
+_NOTHING = {"replace": "no live node is free for them: each holds a replica of the partition, or nobody leads it"}
+
 
 @dataclass(frozen=True, slots=True)
 class Effect:
@@ -100,7 +102,12 @@ def advise(standing: Standing) -> Advice:
         elif plan.worthwhile:
             plans.append(plan)
         else:
-            rejected.append((plan, _compared(before, plan.after) if plan.change.replicas else "nothing to change"))
+            rejected.append(
+                (
+                    plan,
+                    _compared(before, plan.after) if plan.change.replicas else _NOTHING.get(name, "nothing to change"),
+                )
+            )
     plans.sort(key=lambda plan: (*plan.after.badness, plan.copies))
     for better, plan in [*pairwise(plans)]:
         if better.after.badness == plan.after.badness:

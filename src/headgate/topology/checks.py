@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headgate.topology.cluster import Topic
-from headgate.topology.findings import Finding, Severity, counted, joined, listed
+from headgate.topology.findings import MOST_EVIDENCE, Finding, Severity, counted, joined, listed
 from headgate.topology.lints import Lint
 from headgate.topology.simulate import Pressure
 from headgate.topology.standing import Standing
@@ -19,6 +19,8 @@ class Thresholds:
 
 
 USUAL = Thresholds()
+MOST_GROUPS = 3
+"""Groups named for a node that several use."""
 
 
 def findings_of(standing: Standing, thresholds: Thresholds = USUAL) -> list[Finding]:
@@ -218,14 +220,15 @@ def _of_overlaps(standing: Standing, thresholds: Thresholds) -> Iterator[Finding
         return
     capacity = {node.id: node.capacity for node in standing.topology.nodes if node.online}
     pressure = Pressure.of(standing.loads.node, capacity)
-    users = sorted(((n, node) for node, n in overlaps.groups_per_node().items() if n > 1), reverse=True)
+    shared = overlaps.most_shared(MOST_EVIDENCE + 1, MOST_GROUPS)
     pressed = pressure is not None and pressure.skew > thresholds.overload
     yield Finding(
         Severity.warning if pressed else Severity.note,
         "overlap",
-        f"{counted(overlaps.count, 'group')} of topics share {counted(len(users), 'node')} in part: "
+        f"{overlaps.sharing_count:,} of {counted(overlaps.count, 'group')} of topics share "
+        f"{counted(overlaps.shared_count, 'node')} in part: "
         + ("no partitioner that looks at one topic can level that" if pressed else "the load is level all the same"),
-        listed(f"node {node}: {n} groups, {standing.topics_led[node]} topics" for n, node in users),
+        listed(map(str, shared), of=overlaps.shared_count),
         "Give the groups separate nodes or the same ones (`headgate topology advise`); if they must share, use one "
         "SQF instance for the producers of a machine, or collectors.",
     )
@@ -233,20 +236,35 @@ def _of_overlaps(standing: Standing, thresholds: Thresholds) -> Iterator[Finding
 
 def _of_consumer_groups(standing: Standing) -> Iterator[Finding]:
     sizes = {topic.name: len(topic.partitions) for topic in standing.topology.topics}
-    few, idle = [], []
+    empty, few, idle, uneven = [], [], [], 0
     for group in standing.topology.consumer_groups:
         partitions = sum(sizes[topic] for topic in group.topics)
-        if 0 < group.members < partitions and partitions % group.members:
-            few.append(f"{group.name}: {group.members} members for {partitions} partitions")
+        sized = f"{group.name}: {counted(group.members, 'member')} for {counted(partitions, 'partition')}"
+        if not group.members:
+            empty.append(f"{group.name}: {', '.join(group.topics) or 'no topics'}")
+        elif group.members < partitions:
+            each, more = divmod(partitions, group.members)
+            few.append(sized + (f", some read {each + 1} and some {each}" if more else f", {each} each"))
+            uneven += more > 0
         elif group.members > partitions:
-            idle.append(f"{group.name}: {group.members} members for {partitions} partitions")
+            idle.append(sized)
     if few:
+        unevenly = f", {uneven:,} of them some more than others" if uneven else ""
         yield Finding(
             Severity.note,
             "overloaded-member",
-            f"{counted(len(few), 'consumer group')} in which some member reads more partitions than another",
+            f"{counted(len(few), 'consumer group')} with fewer members than partitions: they read several{unevenly}",
             listed(few),
-            "Choose a number of members that divides the partitions.",
+            "If they fall behind, add members, up to one for each partition; a number that divides the partitions "
+            "gives all the same.",
+        )
+    if empty:
+        yield Finding(
+            Severity.note,
+            "empty-group",
+            f"{counted(len(empty), 'consumer group')} without a member: nobody reads for them",
+            listed(empty),
+            "Start their consumers, or remove the group if it is of the past.",
         )
     if idle:
         yield Finding(

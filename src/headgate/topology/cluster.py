@@ -1,7 +1,7 @@
 """A Kafka cluster at one instant, as values (B-1): nodes, topics, partitions, and the groups that consume them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,8 @@ class Topology:
     topics: tuple[Topic, ...]
     consumer_groups: tuple[ConsumerGroup, ...] = ()
     epoch: int = 0
+    rates_known: bool = field(default=False, compare=False)
+    """Whether somebody gave or measured the topics' rates; otherwise all count alike."""
 
     @classmethod
     def of(

@@ -1,8 +1,8 @@
 """A cluster as a JSON document (B-2), read with complaints that name the place, and written back."""
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from headgate.errors import ConfigError
@@ -10,18 +10,20 @@ from headgate.topology.cluster import ConsumerGroup, Node, Partition, Topic, Top
 from headgate.topology.validation import problems
 
 MOST_COMPLAINTS = 10
+LARGEST = 2**63
 T = TypeVar("T")
 
 
 def read_topology(text: str, source: str) -> Topology:
     """ConfigError naming `source` and everything that is wrong with it."""
-    root = _Place(parse_json(text, source), source)
+    document = parse_json(text, source)
+    root = _Place(document, source)
     topology = Topology.of(
         root.items("nodes", _node), root.items("topics", _topic), root.items("consumer_groups", _group, optional=True)
     )
     root.nothing_else()
     refuse(problems(topology), source)
-    return topology
+    return replace(topology, rates_known=any("rate" in topic for topic in document["topics"]))
 
 
 def parse_json(text: str, source: str) -> Any:
@@ -29,6 +31,8 @@ def parse_json(text: str, source: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise ConfigError(f"{source} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{source} is not JSON that can be read: it is nested too deeply") from error
 
 
 def refuse(found: Sequence[str], source: str) -> None:
@@ -45,7 +49,7 @@ def as_document(topology: Topology) -> dict[str, Any]:
             {"id": n.id, "online": n.online, "capacity": n.capacity} | ({"rack": n.rack} if n.rack else {})
             for n in topology.nodes
         ],
-        "topics": [_topic_document(topic) for topic in topology.topics],
+        "topics": [_topic_document(topic, topology.rates_known) for topic in topology.topics],
     }
     if topology.consumer_groups:
         document["consumer_groups"] = [
@@ -54,8 +58,10 @@ def as_document(topology: Topology) -> dict[str, Any]:
     return document
 
 
-def _topic_document(topic: Topic) -> dict[str, Any]:
-    document: dict[str, Any] = {"name": topic.name, "rate": topic.rate}
+def _topic_document(topic: Topic, rates_known: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {"name": topic.name}
+    if rates_known or topic.rate != 1.0:
+        document["rate"] = topic.rate
     if topic.min_insync_replicas != 1:
         document["min_insync_replicas"] = topic.min_insync_replicas
     if topic.record_size_variation is not None:
@@ -146,9 +152,13 @@ def _group(place: _Place) -> ConsumerGroup:
 
 
 def _endless(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+    """No number to count with: not finite, or beyond what any id, count or rate can be."""
+    return isinstance(value, int | float) and not abs(value) < LARGEST
 
 
 def _kind(value: Any) -> str:
-    text = json.dumps(value)
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        return "something nested very deeply"
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -46,29 +46,51 @@ def _partition_without(partition: Partition, gone: frozenset[int], live: frozens
     return Partition(partition.index, leader, partition.replicas, isr)
 
 
-def recovered(topology: Topology, nodes: Iterable[int]) -> Topology:
-    """The cluster once these nodes are back, have caught up, and leadership went home to the first replicas."""
+def returned(topology: Topology, nodes: Iterable[int]) -> Topology:
+    """The cluster once these nodes are back and have caught up. They lead only what nobody could lead without them."""
     back = frozenset(nodes)
     live = topology.online | back
     return topology.changed(
-        topics=(
-            replace(topic, partitions=tuple(_partition_with(p, back, live) for p in topic.partitions))
-            for topic in topology.topics
-            if _touches(topic, back)
-        ),
+        topics=(with_back(topic, back, live) for topic in topology.topics if _touches(topic, back)),
         nodes=(replace(node, online=True) for node in topology.nodes if node.id in back),
     )
+
+
+def recovered(topology: Topology, nodes: Iterable[int]) -> Topology:
+    """The same, and leadership of what they hold went home to the first replicas, as far as those are in sync."""
+    back = frozenset(nodes)
+    there = returned(topology, back)
+    return replace(there, topics=tuple(at_home(topic) if _touches(topic, back) else topic for topic in there.topics))
+
+
+def with_back(topic: Topic, back: frozenset[int], live: frozenset[int]) -> Topic:
+    """The topic as it is once these nodes are back and in sync, and `live` ones are there in all."""
+    return replace(topic, partitions=tuple(_partition_with(p, back, live) for p in topic.partitions))
 
 
 def _partition_with(partition: Partition, back: frozenset[int], live: frozenset[int]) -> Partition:
     if back.isdisjoint(partition.replicas):
         return partition
+    leader = partition.leader if partition.leader is not None else elected(partition, live)
+    if leader is None:
+        return partition  # those who were in sync last are still away, and nobody else may lead without loss
     isr = tuple(id for id in partition.replicas if id in back or (id in partition.isr and id in live))
-    return replace(partition, leader=partition.replicas[0] if partition.replicas[0] in isr else isr[0], isr=isr)
+    return replace(partition, leader=leader, isr=isr)
+
+
+def at_home(topic: Topic) -> Topic:
+    """After an election of the preferred leaders."""
+    return replace(topic, partitions=tuple(_partition_at_home(p) for p in topic.partitions))
+
+
+def _partition_at_home(partition: Partition) -> Partition:
+    home = partition.replicas[0]
+    return replace(partition, leader=home) if partition.leader is not None and home in partition.isr else partition
 
 
 def replaced(topology: Topology, node: int, spare: int) -> Topology:
-    """B-22: the spare holds the failed node's replicas and leads what it led."""
+    """B-22: the spare holds the failed node's replicas and leads what it led. `Failures.spare` tells the same without
+    looking at the whole cluster."""
 
     def seat(id: int) -> int:
         return spare if id == node else id

@@ -24,10 +24,10 @@ class Finding:
     """One sentence: what to do about it."""
 
 
-def listed(items: Iterable[str], most: int = MOST_EVIDENCE) -> tuple[str, ...]:
-    """The first ones, and how many more there are."""
+def listed(items: Iterable[str], most: int = MOST_EVIDENCE, of: int | None = None) -> tuple[str, ...]:
+    """The first ones, and how many more there are; `of`: how many in all, where `items` are not."""
     everything = list(items)
-    left = len(everything) - most
+    left = (len(everything) if of is None else of) - most
     return (*everything[:most], f"… and {left:,} more") if left > 0 else tuple(everything)
 
 

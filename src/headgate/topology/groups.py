@@ -24,12 +24,34 @@ class Group:
     def __str__(self) -> str:
         return "{" + ", ".join(self.topics) + "}"
 
+    def short(self, most: int = 5) -> str:
+        """The first topics, and how many there are."""
+        if len(self.topics) <= most:
+            return str(self)
+        return "{" + ", ".join(self.topics[:most]) + f", … ({len(self.topics):,} topics)}}"
+
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
     first: Group
     second: Group
     shared: NodeSet
+
+
+@dataclass(frozen=True, slots=True)
+class SharedNode:
+    """A node that several max groups use."""
+
+    node: int
+    groups: tuple[Group, ...]
+    more: int = 0
+    """Groups beyond those that were asked for."""
+
+    def __str__(self) -> str:
+        named = [group.short() for group in self.groups]
+        if self.more:
+            return f"node {self.node}: {', '.join(named)} and {self.more:,} more groups"
+        return f"node {self.node}: {', '.join(named[:-1])} and {named[-1]}"
 
 
 def leader_sets(topology: Topology) -> dict[str, NodeSet]:

@@ -16,6 +16,16 @@ class Seen:
     last_epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class News:
+    """What an epoch brought."""
+
+    begun: tuple[Seen, ...]
+    """Pairs that did not overlap in the epoch before it, for the first time or again."""
+    over: tuple[Seen, ...]
+    """Pairs that did, and do no more."""
+
+
 class History:
     """Told of every epoch. A pair is known by its two node sets: topics come and go within a group.
 
@@ -26,11 +36,13 @@ class History:
     def __init__(self, most_pairs: int = MOST_PAIRS) -> None:
         self._most_pairs = most_pairs
         self._seen: dict[frozenset[NodeSet], Seen] = {}
+        self._epoch: int | None = None
         self.forgotten = 0
         """Pairs of the last epoch that were new and found no room."""
 
-    def note(self, epoch: int, overlaps: Overlaps) -> None:
-        self.forgotten = 0
+    def note(self, epoch: int, overlaps: Overlaps) -> News:
+        last, self._epoch, self.forgotten = self._epoch, epoch, 0
+        before = {key for key, seen in self._seen.items() if seen.last_epoch == last}
         # A pair more than fits is enough to know that something was left out; counting on shows how much.
         for overlap in overlaps.pairs(2 * self._most_pairs):
             key = frozenset((overlap.first.nodes, overlap.second.nodes))
@@ -40,8 +52,17 @@ class History:
                 self._seen[key] = Seen(overlap, epoch, epoch)
             else:
                 self.forgotten += 1
+        now = {key for key, seen in self._seen.items() if seen.last_epoch == epoch}
+        return News(self._in_order(now - before), self._in_order(before - now))
+
+    def _in_order(self, keys: set[frozenset[NodeSet]]) -> tuple[Seen, ...]:
+        return tuple(sorted((self._seen[key] for key in keys), key=_age))
 
     @property
     def pairs(self) -> list[Seen]:
         """Longest known first."""
-        return sorted(self._seen.values(), key=lambda seen: (seen.first_epoch, seen.overlap.first.topics))
+        return sorted(self._seen.values(), key=_age)
+
+
+def _age(seen: Seen) -> tuple[object, ...]:
+    return seen.first_epoch, seen.overlap.first.topics, seen.overlap.second.topics

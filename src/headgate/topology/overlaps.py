@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from heapq import nlargest, nsmallest
 from itertools import combinations, islice
 
 from headgate.topology.cluster import Topology
-from headgate.topology.groups import Group, Overlap
+from headgate.topology.groups import Group, Overlap, SharedNode
 from headgate.topology.masks import NodeBits, Spread, positions, spreads_of
 
 
@@ -112,6 +113,21 @@ class Overlaps:
             for id, users in zip(self.bits.ids, self._masks_on, strict=True)
             if len(users) > 1
         ]
+
+    def most_shared(self, most_nodes: int, most_groups: int) -> tuple[SharedNode, ...]:
+        """The same, of the nodes that most groups use, and only so many groups of each: for people to read."""
+        busiest = nlargest(most_nodes, ((len(users), -n) for n, users in enumerate(self._masks_on) if len(users) > 1))
+        return tuple(self._shared_node(-position, most_groups) for _, position in busiest)
+
+    def _shared_node(self, position: int, most_groups: int) -> SharedNode:
+        users = self._masks_on[position]
+        first = nsmallest(most_groups, users, key=lambda mask: min(self._topics_of[mask]))
+        return SharedNode(self.bits.ids[position], tuple(map(self.group, first)), len(users) - len(first))
+
+    @property
+    def sharing_count(self) -> int:
+        """How many max groups share a node with another one."""
+        return len({mask for users in self._masks_on if len(users) > 1 for mask in users})
 
     def groups_per_node(self) -> dict[int, int]:
         return {id: len(users) for id, users in zip(self.bits.ids, self._masks_on, strict=True)}

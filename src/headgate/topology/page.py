@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from headgate.topology.findings import joined
+from headgate.topology.groups import Group
 from headgate.topology.lints import Lint
-from headgate.topology.report import NodeRow, Report
+from headgate.topology.report import NodeRow, Report, coverage
 from headgate.topology.simulate import Consequence
 from headgate.topology.standing import Standing
 
@@ -42,6 +43,7 @@ def _parts(report: Report, standing: Standing) -> Iterator[str]:
         yield f"<ul>{evidence}</ul><p>→ {escape(finding.do)}</p></div>"
     yield from _nodes(report)
     yield from _matrix(report, standing)
+    yield from _overlaps(report)
     yield from _failures(report)
     yield "<h2>When round robin would be enough</h2>"
     yield _table(
@@ -95,6 +97,21 @@ def _cell(row: NodeRow, leaders: int, share: float) -> str:
     )
 
 
+def _overlaps(report: Report) -> Iterator[str]:
+    if report.shared:
+        yield "<h2>Nodes that groups of topics share</h2>"
+        rows = ((str(s.node), *_groups(s.groups, s.more)) for s in report.shared)
+        yield _table(("node", "groups"), rows)
+    if report.pairs is not None:
+        yield "<h2>Groups that share nodes in part</h2>" + ("" if report.pairs else "<p>None.</p>")
+        pairs = ((p.first.short(), p.second.short(), joined(p.shared)) for p in report.pairs)
+        yield _table(("group", "and", "share nodes"), pairs)
+
+
+def _groups(groups: Iterable[Group], more: int) -> Iterator[str]:
+    yield ", ".join(group.short() for group in groups) + (f" and {more:,} more" if more else "")
+
+
 def _failures(report: Report) -> Iterator[str]:
     if report.simulation is None:
         return
@@ -114,6 +131,8 @@ def _failures(report: Report) -> Iterator[str]:
     )
     for size, (seen, total) in report.simulation.covered.items():
         yield f'<p class="dim">{seen:,} of {total:,} failures of {size} node(s) simulated.</p>'
+    if report.potentials is not None and report.potentials.pairs:
+        yield f'<p class="dim">{coverage(report.potentials)} for overlaps after failures.</p>'
 
 
 def _failure(c: Consequence) -> Iterable[str]:

@@ -185,19 +185,22 @@ def _partition_on(
     partition: Partition, leader: int, nodes: frozenset[int], held: dict[int, int], racks: Mapping[int, str]
 ) -> Partition:
     """Followers stay where they are if they may, each in a rack of its own; others go to racks that have none of the
-    partition yet, and there to the nodes with the fewest replicas."""
+    partition yet, and there to the nodes with the fewest replicas. Where nodes are too few, because some are away, the
+    replicas that are left over stay where they are, last in order: none is given up."""
     replicas = [leader]
     for id in partition.replicas:
         if id in nodes and id not in replicas and not in_a_rack_of(id, replicas, racks):
             replicas.append(id)
     del replicas[len(partition.replicas) :]
-    while len(replicas) < len(partition.replicas):
-        free = nodes.difference(replicas)
-        stays = nodes.intersection(partition.replicas)
+    stays = nodes.intersection(partition.replicas)
+    while len(replicas) < len(partition.replicas) and (free := nodes.difference(replicas)):
         replicas.append(min(free, key=lambda id: (in_a_rack_of(id, replicas, racks), id not in stays, held[id], id)))
+    in_sync = tuple(replicas)
+    left_over = [id for id in partition.replicas if id not in replicas]
+    replicas += left_over[: len(partition.replicas) - len(replicas)]
     for id in replicas:
         held[id] += 1
-    return Partition(partition.index, leader, tuple(replicas), tuple(replicas))
+    return Partition(partition.index, leader, tuple(replicas), in_sync)
 
 
 def in_a_rack_of(id: int, replicas: Sequence[int], racks: Mapping[int, str]) -> bool:

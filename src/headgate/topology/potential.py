@@ -1,7 +1,7 @@
 """Groups that share no leader now but would after failures (B-19), each with the smallest set of nodes that does it."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 
@@ -29,27 +29,41 @@ class Potentials:
     pairs: int
     """All pairs of groups there are."""
 
+    @property
+    def complete(self) -> bool:
+        return self.pairs_seen == self.pairs
+
 
 def potential_overlaps(
-    topology: Topology, overlaps: Overlaps, most_failures: int = 2, most_pairs: int = MOST_PAIRS, seed: int = 0
+    topology: Topology,
+    overlaps: Overlaps,
+    most_failures: int = 2,
+    most_pairs: int = MOST_PAIRS,
+    seed: int = 0,
+    out_of_time: Callable[[], bool] = lambda: False,
 ) -> Potentials:
+    """Of all pairs of groups; where there are too many, or time runs out, of some, and it says of how many."""
     topics = {topic.name: topic for topic in topology.topics}
     groups = overlaps.groups()
     held = [_replica_nodes(topics[name] for name in group.topics) for group in groups]
     total = len(groups) * (len(groups) - 1) // 2
     seen, found = 0, []
     for a, b in _pairs(len(groups), total, most_pairs, seed):
+        if out_of_time():
+            break
         seen += 1
         first, second, shared = groups[a], groups[b], held[a] & held[b]
         if shared and first.nodes.isdisjoint(second.nodes):
             pair = _Pair([topics[n] for n in first.topics], [topics[n] for n in second.topics], topology.online)
             found.append(Potential(first, second, shared, pair.smallest(most_failures)))
-    return Potentials(tuple(found), seen, total)
+    return Potentials(tuple(sorted(found, key=lambda p: (p.first.topics, p.second.topics))), seen, total)
 
 
 def _pairs(groups: int, total: int, most: int, seed: int) -> Iterator[tuple[int, int]]:
     if total <= most:
-        yield from combinations(range(groups), 2)
+        everything = list(combinations(range(groups), 2))
+        random.Random(seed).shuffle(everything)  # if time runs out, what was seen is a fair sample
+        yield from everything
         return
     draw = random.Random(seed)
     seen: set[tuple[int, int]] = set()

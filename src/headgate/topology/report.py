@@ -1,10 +1,11 @@
 """The whole report of a cluster: verdict, findings, nodes, failures (B-15 to B-20, B-26)."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headgate.topology.checks import USUAL, Thresholds, findings_of
 from headgate.topology.findings import Finding, Severity, counted, joined, listed
+from headgate.topology.groups import Overlap, SharedNode
 from headgate.topology.lints import Lint
 from headgate.topology.load import shared_sqf_load
 from headgate.topology.potential import Potential, Potentials
@@ -12,6 +13,8 @@ from headgate.topology.round_robin import Precondition, preconditions
 from headgate.topology.simulate import Consequence, Simulation
 from headgate.topology.standing import Standing
 
+MOST_SHARED, MOST_GROUPS = 100, 20
+"""Shared nodes, and groups of each, that programs and pages are told."""
 SQF_SWEEPS = 50
 """Enough for clusters as people build them; the remaining gap is reported."""
 
@@ -43,6 +46,10 @@ class Report:
     findings: tuple[Finding, ...]
     rows: tuple[NodeRow, ...]
     preconditions: tuple[Precondition, ...]
+    shared: tuple[SharedNode, ...]
+    """Nodes that several groups use, with those groups: the most used, and some groups of each (B-10)."""
+    pairs: tuple[Overlap, ...] | None
+    """Groups that overlap and where, if somebody asked (B-9)."""
     shared_sqf_gap: float
     simulation: Simulation | None
     potentials: Potentials | None
@@ -69,7 +76,10 @@ def make_report(
     thresholds: Thresholds = USUAL,
     simulation: Simulation | None = None,
     potentials: Potentials | None = None,
+    most_pairs: int = 0,
 ) -> Report:
+    """`most_pairs`: list so many pairs of groups that overlap. Looking for them takes time where there are many groups
+    and few overlaps."""
     topology, overlaps = standing.topology, standing.overlaps
     balance = shared_sqf_load(standing.spreads, standing.bits.ids, SQF_SWEEPS)
     groups = overlaps.groups_per_node()
@@ -86,7 +96,7 @@ def make_report(
         partitions=topology.partitions,
         groups=overlaps.count,
         partial=overlaps.partial,
-        rates_known=len({topic.rate for topic in topology.topics}) > 1,
+        rates_known=topology.rates_known or len({topic.rate for topic in topology.topics}) > 1,
         findings=tuple(sorted(found, key=lambda finding: -finding.severity)),
         rows=tuple(
             NodeRow(
@@ -102,6 +112,8 @@ def make_report(
             for node in topology.nodes
         ),
         preconditions=preconditions(standing, thresholds),
+        shared=overlaps.most_shared(MOST_SHARED, MOST_GROUPS),
+        pairs=tuple(overlaps.pairs(most_pairs)) if most_pairs else None,
         shared_sqf_gap=balance.gap,
         simulation=simulation,
         potentials=potentials,
@@ -161,25 +173,36 @@ def potential_findings(potentials: Potentials) -> list[Finding]:
         Finding(
             Severity.note,
             "potential-overlap",
-            f"{counted(len(reachable), 'pair')} of groups share no leader now and would after a failure",
+            f"{counted(len(reachable), 'pair')} of groups share no leader now and would after a failure"
+            + ("" if potentials.complete else f" (in a sample: {coverage(potentials)})"),
             listed(_witnessed(p) for p in reachable),
             "Keep the replicas of such groups on separate nodes, too.",
         )
     ]
 
 
+def coverage(potentials: Potentials) -> str:
+    return f"{potentials.pairs_seen:,} of {counted(potentials.pairs, 'pair')} of groups looked at"
+
+
 def _witnessed(potential: Potential) -> str:
-    first, second = (
-        str(group) if len(group.topics) < 6 else f"{{{group.topics[0]}, …}}"
-        for group in (potential.first, potential.second)
-    )
-    return f"{first} and {second}: if node {joined(potential.witness or ())} fails"
+    failing = joined(potential.witness or ())
+    return f"{potential.first.short()} and {potential.second.short()}: if node {failing} fails"
+
+
+def pair_as_json(pair: Overlap) -> dict[str, Any]:
+    return {"first": pair.first.topics, "second": pair.second.topics, "shared_nodes": sorted(pair.shared)}
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    document = asdict(report) | {"verdict": report.verdict, "status": "PARTIAL" if report.partial else "NONE"}
+    status = "PARTIAL" if report.partial else "NONE"
+    document = asdict(replace(report, shared=(), pairs=None)) | {"verdict": report.verdict, "status": status}
     for finding in document["findings"]:
         finding["severity"] = finding["severity"].name
+    document["shared"] = [
+        {"node": s.node, "groups": [g.topics for g in s.groups], "more_groups": s.more} for s in report.shared
+    ]
+    document["pairs"] = None if report.pairs is None else [pair_as_json(pair) for pair in report.pairs]
     if report.simulation is not None:
         document["simulation"] = {
             "complete": report.simulation.complete,

@@ -27,7 +27,7 @@ def _sizes(standing: Standing) -> Precondition:
     known = {t.name: t.record_size_variation for t in standing.topology.topics if t.record_size_variation is not None}
     what = "records of a topic are of one size"
     if not known:
-        return Precondition(what, None, "record sizes were not measured")
+        return Precondition(what, None, "no broker tells: give record_size_variation in a file, --from")
     worst = max(known, key=lambda name: known[name])
     return Precondition(what, known[worst] <= ALIKE, f"largest variation: {worst}, {known[worst]:.2f} of the mean")
 
@@ -61,6 +61,6 @@ def _producers(standing: Standing) -> Precondition:
         if len(topic.producer_rates) > 1 and sum(topic.producer_rates) > 0
     }
     if not spread:
-        return Precondition(what, None, "rates of single producers are not known")
+        return Precondition(what, None, "no broker tells: give producer_rates in a file, --from")
     worst = max(spread, key=lambda name: spread[name])
     return Precondition(what, spread[worst] <= ALIKE, f"{worst}: the busiest is {spread[worst]:.0%} above the mean")

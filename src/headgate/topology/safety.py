@@ -32,7 +32,7 @@ def _of_partition(
     if not replicas or len(set(replicas)) < len(replicas):
         yield "its new replicas must be distinct nodes, at least one"
         return
-    if away := [id for id in replicas if id not in online]:
+    if away := [id for id in replicas if id not in online and id not in now.replicas]:
         yield f"node {joined(away)} is offline or unknown and cannot take a replica"
     required = topic.min_insync_replicas
     if len(set(replicas) & online) < required:

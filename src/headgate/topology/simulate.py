@@ -1,4 +1,4 @@
-"""What every failure of up to k nodes would do to a cluster (B-20), and what a spare node would cost (B-22)."""
+"""What failures of up to k nodes would do to a cluster (B-20), and what a spare node would change and cost (B-22)."""
 
 import math
 import random
@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from headgate.topology.cluster import Topic, Topology
-from headgate.topology.failures import without
+from headgate.topology.cluster import Topic
+from headgate.topology.failures import at_home, with_back, without
 from headgate.topology.lints import Lint, lints_of
+from headgate.topology.masks import Spread
 from headgate.topology.standing import Standing, TopicStanding
 
 MOST_SCENARIOS = 2_000
@@ -60,6 +61,41 @@ class Consequence:
             len(self.new.get(Lint.UNWRITABLE, ())),
             self.default.skew if self.default else math.inf,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The cluster when nodes that failed are back and in sync."""
+
+    nodes: tuple[int, ...]
+    back: Pressure | None
+    """Leaders are where they went: until an election, or Kafka's own some minutes later."""
+    home: Pressure | None
+    """Leaders have gone home to the first replicas."""
+    idle: tuple[int, ...]
+    """Nodes that lead nothing while they are back and nothing went home."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """What it takes to keep a standby for one node, and what that changes when the node fails (B-22)."""
+
+    node: int
+    affected_topics: int
+    capacity: float
+    """The standby must carry what the node carries."""
+    replica_traffic: float
+    """Written to the standby all the time, failure or not: the rate of every replica the node holds."""
+    load_without: Pressure | None
+    """Once the node has failed and there is no standby."""
+    load_with: Pressure | None
+    """With the standby in the node's place, and called like it: the load is as before the failure."""
+    broken_without: int
+    """Topics without a leader, or refusing acks=all, which a standby keeps going."""
+    shared_spares: int
+    """Nodes needed if all topics share their standbys, for the tolerated number of failures."""
+    separate_spares: int
+    """Nodes needed if every affected topic has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +156,49 @@ class Failures:
                 Pressure.of(loads.node, capacity),
             )
 
+    def recovery(self, nodes: Iterable[int]) -> Recovery:
+        """After a failure of these and their return."""
+        standing, gone = self._standing, frozenset(nodes)
+        online = frozenset(self._capacity)
+        back, home = standing.loads.copy(), standing.loads.copy()
+        leaders = dict(standing.leaders)
+        for name, topic in {topic.name: topic for id in gone for topic in self._topics_on[id]}.items():
+            there = with_back(without(topic, gone, online - gone, self._unclean), gone, online)
+            before, after = standing.topics[name].spread, Spread.of(there, standing.bits)
+            for loads, spread in ((back, after), (home, Spread.of(at_home(there), standing.bits))):
+                loads.count(before, -1)
+                loads.count(spread, 1)
+            for counts, sign in ((before.counts, -1), (after.counts, 1)):
+                for id, count in counts.items():
+                    leaders[id] += sign * count
+        return Recovery(
+            tuple(sorted(gone)),
+            Pressure.of(back.default, self._capacity),
+            Pressure.of(home.default, self._capacity),
+            tuple(id for id in sorted(gone) if not leaders[id]),
+        )
+
+    def spare(self, node: int, degree: int = 1, failure: Consequence | None = None) -> Spare:
+        """`failure`: of that node, if it is known already."""
+        hit, failure = self._topics_on[node], failure or self.consequence((node,))
+        traffic = sum(
+            topic.rate / len(topic.partitions)
+            for topic in hit
+            for partition in topic.partitions
+            if node in partition.replicas
+        )
+        return Spare(
+            node=node,
+            affected_topics=len(hit),
+            capacity=self._capacity[node],
+            replica_traffic=traffic,
+            load_without=failure.default,
+            load_with=Pressure.of(self._standing.loads.default, self._capacity),
+            broken_without=len({*failure.new.get(Lint.OFFLINE, ()), *failure.new.get(Lint.UNWRITABLE, ())}),
+            shared_spares=degree,
+            separate_spares=degree * len(hit),
+        )
+
 
 def simulate(
     standing: Standing,
@@ -158,32 +237,19 @@ def _scenarios(online: list[int], size: int, most: int, seed: int) -> Iterator[t
             yield nodes
 
 
-@dataclass(frozen=True, slots=True)
-class Spare:
-    """What it takes to keep a standby for one node (B-22)."""
-
-    node: int
-    affected_topics: int
-    capacity: float
-    """The standby must carry what the node carries."""
-    replica_traffic: float
-    """Written to the standby all the time, failure or not: the rate of every replica the node holds."""
-    load_without: Pressure | None
-    """Once the node has failed and there is no standby."""
-    shared_spares: int
-    """Nodes needed if all topics share their standbys, for the tolerated number of failures."""
-    separate_spares: int
-    """Nodes needed if every affected topic has its own."""
-
-
-def spare_for(topology: Topology, node: int, degree: int = 1) -> Spare:
-    hit = [topic for topic in topology.topics if any(node in p.replicas for p in topic.partitions)]
-    traffic = sum(
-        topic.rate / len(topic.partitions)
-        for topic in hit
-        for partition in topic.partitions
-        if node in partition.replicas
-    )
-    capacity = next(n.capacity for n in topology.nodes if n.id == node)
-    without_it = Failures(Standing(topology)).consequence((node,)).default
-    return Spare(node, len(hit), capacity, traffic, without_it, degree, degree * len(hit))
+def spares_of(
+    standing: Standing,
+    seen: Simulation,
+    degree: int = 1,
+    unclean: bool = False,
+    out_of_time: Callable[[], bool] = lambda: False,
+) -> tuple[Spare, ...]:
+    """Of every node that is up, until time runs out; single failures that were simulated are not tried again."""
+    failures = Failures(standing, unclean)
+    known = {c.failed[0]: c for c in seen.consequences if len(c.failed) == 1}
+    found = []
+    for node in sorted(standing.topology.online):
+        if out_of_time():
+            break
+        found.append(failures.spare(node, degree, known.get(node)))
+    return tuple(found)

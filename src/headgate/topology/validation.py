@@ -51,6 +51,8 @@ def _of_partition(partition: Partition, known: set[int], online: frozenset[int])
         yield f"replicas on unknown nodes {_listed(sorted(unknown))}"
     if len(replicas) > len(known):
         yield f"{len(replicas)} replicas need as many nodes; there are {len(known)}"
+    if len(set(partition.isr)) < len(partition.isr):
+        yield f"a node is in sync once, not {_listed(partition.isr)}"
     if strangers := set(partition.isr) - replicas:
         yield f"in-sync nodes {_listed(sorted(strangers))} hold no replica"
     leader = partition.leader
@@ -58,6 +60,8 @@ def _of_partition(partition: Partition, known: set[int], online: frozenset[int])
         yield f"leader {leader} is none of its replicas {_listed(partition.replicas)}"
     elif leader is not None and leader in known and leader not in online:
         yield f"leader {leader} is offline: say null, or let `simulate` elect another one"
+    elif leader is not None and leader not in partition.isr:
+        yield f"leader {leader} is not in sync, only {_listed(partition.isr)} are: name one of those, or null"
 
 
 def _listed(values: object) -> str:

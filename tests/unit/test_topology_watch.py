@@ -1,0 +1,62 @@
+"""What `headgate topology watch` says of one look after the other."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from headgate.cli.topology_watch import Change, Traffic, _say, followed
+from headgate.topology.cluster import Topology
+from headgate.topology.history import History
+from headgate.topology.standing import Standing
+from tests.topologies import cluster
+
+TOGETHER = cluster({"A": [[1, 2], [2, 1]], "B": [[2, 3], [3, 2]]})
+"""A on nodes 1 and 2, B on 2 and 3: they overlap on node 2."""
+APART = cluster({"A": [[1, 2], [1, 2]], "B": [[2, 3], [3, 2]]})
+
+
+def looks(*topologies: Topology) -> list[Change | None]:
+    standing: Standing | None = None
+    history, changes = History(), []
+    for epoch, seen in enumerate(topologies):
+        standing, change = followed(standing, replace(seen, epoch=epoch), history)
+        changes.append(change)
+    return changes
+
+
+def test_traffic_stays_as_last_heard_while_nobody_tells() -> None:
+    """Else a hiccup of the monitor's topic would turn bytes per second into one for every topic."""
+    traffic = Traffic()
+    heard = [{}, {"A": 500.0, "B": 20.0}, {}, {"A": 600.0}]
+    rates = [[topic.rate for topic in traffic.on(TOGETHER, rates).topics] for rates in heard]
+    assert rates == [[1.0, 1.0], [500.0, 20.0], [500.0, 20.0], [600.0, 0.0]]
+
+
+def test_it_is_quiet_while_nothing_but_traffic_changes() -> None:
+    busier = TOGETHER.changed(replace(topic, rate=9.0) for topic in TOGETHER.topics)
+    assert [change is None for change in looks(TOGETHER, TOGETHER, busier)] == [False, True, True]
+
+
+def test_an_overlap_is_named_with_its_topics_when_it_begins_ends_and_comes_again() -> None:
+    """B-11: first seen in epoch 1, gone in 2, back in 3, gone in 4."""
+    changes = looks(APART, TOGETHER, APART, TOGETHER, APART)
+    begun = [[(str(s.overlap.first), s.first_epoch) for s in c.overlaps.begun] for c in changes if c]
+    over = [[(str(s.overlap.second), s.last_epoch) for s in c.overlaps.over] for c in changes if c]
+    assert begun == [[], [("{A}", 1)], [], [("{A}", 1)], []]
+    assert over == [[], [], [("{B}", 1)], [], [("{B}", 3)]]
+    assert [c.pairs_known for c in changes if c] == [0, 1, 1, 1, 1]
+
+
+def test_lines_and_json_tell_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    *_, back, _ = looks(APART, TOGETHER, APART, TOGETHER, APART)
+    assert back is not None
+    _say(Console(width=200), False, "changed", back)
+    assert "overlap {A} and {B} on node 2 (epochs 1 to 3)" in capsys.readouterr().out
+    _say(Console(), True, "changed", back)
+    said = json.loads(capsys.readouterr().out)
+    assert said["epoch"] == 3
+    assert said["overlaps"] == [
+        {"first": ["A"], "second": ["B"], "shared_nodes": [2], "first_epoch": 1, "last_epoch": 3}
+    ]
