@@ -20,7 +20,7 @@ MIB = 2**20
 CELLS = (("B1", "1"), ("B2", "1"), ("B2", "all"), ("U1", "1"), ("U2", "1"), ("U2", "all"))
 """Without copies it makes no difference who acknowledges, and the paper has one row for both."""
 PREDICTED = ("node", "sqf")
-START = (60 * MIB, 4e-4, 1 / (150 * MIB), 4e-3, 1 / (50 * MIB))
+START: tuple[float, ...] = (60 * MIB, 4e-4, 1 / (150 * MIB), 4e-3, 1 / (50 * MIB))
 """A guess, in the order of `Costs` behind the client's speed: a small disk writes so much a second, and needs so long
 to find a place."""
 FITTING = {"buffer_bytes": 2 * MIB, "grain_bytes": 8192, "grains": 6000}
