@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -309,9 +310,10 @@ def read_ledger_of(snapshot: Snapshot) -> int | None:
 
 
 class InterruptedCatalog(SqlCatalog):
-    """A real catalog with something that happens before each commit, and that can be out of order."""
+    """A real catalog with something that happens before each commit or look, and that can be out of order."""
 
     before_commit: Callable[[], object] = staticmethod(lambda: None)
+    before_load: Callable[[], object] = staticmethod(lambda: None)
     broken = False
     failures = 0
     attempts = 0
@@ -320,12 +322,36 @@ class InterruptedCatalog(SqlCatalog):
         if self.broken:
             self.failures += 1
             raise OperationalError("SELECT", {}, Exception("told to fail"))
+        self.before_load()
         return super().load_table(*args, **kwargs)
 
     def commit_table(self, *args: Any, **kwargs: Any) -> Any:
         self.attempts += 1
         self.before_commit()
         return super().commit_table(*args, **kwargs)
+
+
+def test_two_rounds_of_upkeep_at_once_do_not_fail_each_other(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}, lake={"keep_snapshots": 5}) as run:
+        lake = run.pipeline.lake
+        committer = TableCommitter(open_catalog(lake), lake, run.pipeline.tables[0])
+        for at in range(9):
+            assert committer.commit([made(run, 0, at, at + 1)], {TopicPartition(run.topic("t"), 0): 0}).committed
+        catalog = InterruptedCatalog("headgate", **lake.catalog_properties)
+        catalog.before_commit = lambda: expire_snapshots(open_catalog(lake), "lake.t", lake)
+        assert expire_snapshots(catalog, "lake.t", lake) == 0, "the other round was first"
+        assert len(run.iceberg("lake.t").snapshots()) == 5
+
+        orphan = Path(table_location(lake, "lake.t")) / "data" / "orphan.parquet"
+        orphan.touch()
+        lake = lake.model_copy(update={"orphan_age_s": 1e-6})
+        looks = count(1)  # the other round comes between listing what is there and removing it
+        catalog.before_load = lambda: next(looks) == 2 and sweep_orphans(open_catalog(lake), "lake.t", lake, True)
+        sweep_orphans(catalog, "lake.t", lake, remove=True)
+        assert not orphan.exists()
+        assert ledger(run) == {0: 9}
 
 
 def test_a_refused_commit_is_checked_against_the_ledger_before_it_is_tried_again(

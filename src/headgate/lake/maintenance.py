@@ -2,6 +2,7 @@
 
 import logging
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -22,6 +23,9 @@ from headgate.model import Ledger
 
 log = logging.getLogger(__name__)
 
+_MET_ANOTHER = (CommitFailedException, ValueError)
+"""Somebody else did upkeep, or a commit, meanwhile. PyIceberg looks at the table again before it commits, and may find
+then that what is to be removed is gone already."""
 _MOST_ATTEMPTS = 10
 _FEWEST_SNAPSHOTS = 5
 _MOST_POSITIONS = 50_000
@@ -63,7 +67,7 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
     keep_skips(catalog, lake, table, expired)
     try:
         single_attempt(table).maintenance.expire_snapshots().by_ids(expired).commit()
-    except CommitFailedException:
+    except _MET_ANOTHER:
         log.info("expiry of %s met another commit; it will happen after the next ones", name)
         return 0
     return len(expired)
@@ -83,7 +87,7 @@ def release_replaced(catalog: Catalog, name: str, lake: Lake) -> int:
         try:
             manage.commit()
             return len(tags)
-        except CommitFailedException as error:
+        except _MET_ANOTHER as error:
             log.info("%s: tags could not be removed, trying again: %s", name, error)
     return 0
 
@@ -130,7 +134,8 @@ def sweep_orphans(catalog: Catalog, name: str, lake: Lake, remove: bool) -> Swee
         used = _used(catalog, name, load_table(catalog, name) or table)  # somebody may have committed meanwhile
         orphans = [info for info in orphans if info.path not in used]
         for info in orphans:
-            filesystem.delete_file(info.path)
+            with suppress(FileNotFoundError):  # swept by another round of upkeep
+                filesystem.delete_file(info.path)
     return Sweep(tuple(sorted(i.path for i in orphans)), sum(i.size for i in orphans), remove)
 
 
