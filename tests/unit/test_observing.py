@@ -187,12 +187,12 @@ def test_without_usable_rates_nothing_is_said_in_records(size: float, records: f
 # What a plan reads
 
 
-def everything(table: str, topic: str) -> bool:
-    return True
+def everything(ledger: LedgerState) -> dict[TopicPartition, int]:
+    return ledger.following
 
 
 def test_a_table_that_the_pipeline_has_no_more_is_nobodys_lag() -> None:
-    now = situation(heard(), 10.0, 1.0, _one, lambda table, topic: table != "x", now_s=1002.0)
+    now = situation(heard(), 10.0, 1.0, _one, lambda ledger: {}, now_s=1002.0)
     assert now.seen.partitions[A].lag_records == 0
 
 

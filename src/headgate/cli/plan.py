@@ -2,7 +2,6 @@
 
 import json
 import math
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,7 +45,7 @@ def plan(
         pipeline.controller.stale_after_s,
         pipeline.monitor.poll_s,
         lambda topic: len(pipeline.tables_of(topic)),
-        cache(pipeline.takes),
+        pipeline.landed,
     )
     answers, notes = ask(pipeline, choices, now)
     if output is Output.json:

@@ -10,23 +10,21 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
 from headgate.cli.logs import log_to
 from headgate.cli.quantities import positive_bytes, positive_s
+from headgate.cli.topology_apply import carry_out, chosen_plan, judged, write
 from headgate.cli.topology_source import (
     CLUSTER,
     Brokers,
     Change,
     From,
     Internal,
-    LiveCluster,
     Measure,
     PipelineOption,
     Source,
     live_cluster,
     load_source,
-    read_text,
 )
 from headgate.cli.topology_view import (
     print_advice,
@@ -39,15 +37,12 @@ from headgate.cli.topology_view import (
 from headgate.cli.topology_watch import watching
 from headgate.errors import ConfigError
 from headgate.kafka.reassign import Reassigner
-from headgate.model import TopicPartition
 from headgate.topology import advice as advising
 from headgate.topology.checks import USUAL, Thresholds
-from headgate.topology.cluster import Topology
 from headgate.topology.document import as_document
 from headgate.topology.findings import Severity
 from headgate.topology.page import page
 from headgate.topology.potential import potential_overlaps
-from headgate.topology.reassignment import read_reassignment
 from headgate.topology.report import Report, as_json, make_report
 from headgate.topology.simulate import MOST_SCENARIOS, spares_of
 from headgate.topology.simulate import Failures as Trials
@@ -226,20 +221,20 @@ def advise(
     found = load_source(source, brokers, pipeline, None, internal, measure)
     if apply and found.live is None:
         raise ConfigError(f"--apply needs a live cluster, and {found.name} is a file: give --brokers or --pipeline")
-    made = _judged(found, change) if change is not None else advising.advise(Standing(found.topology))
+    made = judged(found, change) if change is not None else advising.advise(Standing(found.topology))
     if output is Output.json:
         typer.echo(json.dumps(advising.as_json(made), indent=2))
     else:
         print_advice(Console(), made)
     if save is None and not apply:
         return
-    chosen = _chosen(made, plan)
+    chosen = chosen_plan(made, plan)
     if save is not None:
-        _write(save, json.dumps(chosen.change.as_document(), indent=1) + "\n")
+        write(save, json.dumps(chosen.change.as_document(), indent=1) + "\n")
         typer.echo(f"plan {chosen.name} written to {save}", err=True)
     if apply:
         assert found.live is not None
-        _apply(found.live, found, chosen, int(throttle) if throttle else None, yes)
+        carry_out(found.live, found, chosen, int(throttle) if throttle else None, yes)
 
 
 @app.command()
@@ -323,63 +318,3 @@ def _limit(time_limit_s: float) -> Callable[[], bool]:
 def _leave(made: Report, fail_on: FailOn) -> None:
     if fail_on is not FailOn.never and made.worst is not None and made.worst >= Severity[fail_on.value]:
         raise typer.Exit(1)
-
-
-def _judged(found: Source, change: Path) -> advising.Advice:
-    wanted = read_reassignment(read_text(change), str(change))
-    return advising.judged(Standing(found.topology), wanted, str(change))
-
-
-def _chosen(made: advising.Advice, name: str | None) -> advising.Plan:
-    if name is None:
-        if not made.plans:
-            raise ConfigError("there is no plan to save or apply: nothing would become better")
-        return made.plans[0]
-    plan = made.named(name)
-    if plan is None:
-        known = [plan.name for plan in (*made.plans, *(plan for plan, _ in made.rejected))]
-        raise ConfigError(f"no plan {name!r} for this cluster: there are {', '.join(known)}")
-    if not plan.change.replicas:
-        raise ConfigError(f"plan {name} changes nothing")
-    return plan
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text)
-    except OSError as error:
-        raise ConfigError(f"cannot write {file}: {error.strerror}") from error
-
-
-def _base(topology: Topology, plan: advising.Plan) -> dict[TopicPartition, tuple[int, ...]]:
-    """The replicas that a plan found and means to change."""
-    return {
-        at: partition.replicas
-        for topic in topology.topics
-        for partition in topic.partitions
-        if (at := TopicPartition(topic.name, partition.index)) in plan.change.replicas
-    }
-
-
-def _apply(live: LiveCluster, found: Source, plan: advising.Plan, throttle_bytes_per_s: int | None, yes: bool) -> None:
-    if not yes and not typer.confirm(
-        f"Apply plan {plan.name} to {found.name}: {len(plan.change)} partitions, {plan.copies} copies?", err=True
-    ):
-        raise ConfigError("nothing was applied")
-    admin = live.admin()
-    now = live.reader(admin).read()
-    if _base(found.topology, plan) != _base(now, plan):
-        raise ConfigError(
-            "the cluster has changed since the plan was made, and nothing was applied: ask for advice again"
-        )
-    mover = Reassigner(admin, live.kafka_python)
-    try:
-        with Progress(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("reassigning (Ctrl-C takes it back)", total=len(plan.change))
-            done = mover.apply(now, plan.change, throttle_bytes_per_s, lambda p: bar.update(task, completed=p.done))
-    finally:
-        mover.close()
-    if not done:
-        typer.echo("cancelled: partitions not yet moved are as they were", err=True)
-        raise typer.Exit(130)
-    typer.echo(f"plan {plan.name} applied: {len(plan.change)} partitions", err=True)

@@ -16,6 +16,8 @@ from headgate.config.section import Section, folder_of
 from headgate.config.settings import Consumer, Controller, Fleet, Monitor, Policy, Slo, Spark
 from headgate.config.table import PartitionField, Table, check_pattern, check_topics, fully_matches, qualified
 from headgate.config.units import SECONDS
+from headgate.model import TopicPartition
+from headgate.model.messages import LedgerState
 
 __all__ = [
     "Consumer",
@@ -114,9 +116,13 @@ class Pipeline(Section):
         """The tables that take this topic's records, in the file's order."""
         return tuple(table for table in self.tables if table.matches(topic)) if self.matches(topic) else ()
 
-    def takes(self, table: str, topic: str) -> bool:
-        """Whether a table of this name takes the topic: earlier versions of the file may have had others."""
-        return any(one.name == table for one in self.tables_of(topic))
+    def landed(self, ledger: LedgerState) -> dict[TopicPartition, int]:
+        """Where a table is, as far as it still is one of ours and takes those topics: earlier versions of the file may
+        have had others, and ledgers go on speaking of them."""
+        following = ledger.following
+        topics = {partition.topic for partition in following}
+        ours = {topic for topic in topics if any(table.name == ledger.table for table in self.tables_of(topic))}
+        return {partition: offset for partition, offset in following.items() if partition.topic in ours}
 
     def describe(self) -> dict[str, Any]:
         """Every setting in force, as plain values that can be printed: secrets are shown as ***."""

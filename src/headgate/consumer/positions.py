@@ -69,9 +69,9 @@ class Positions:
         self._restart(book)
 
     def start_again(self, table: str, now_s: float, after_s: float) -> list[TopicPartition]:
-        """Partitions whose ledger stands still behind what was announced of them, by whoever gave them to us, or before
-        the table was rolled back: they are read again from the ledger, and given back. Those announcements came to
-        nothing, and if no record follows none of ours will be refused to tell us so."""
+        """Has partitions read again from a ledger that stands still behind what was announced of them, by whoever gave
+        them to us, or before the table was rolled back; says which. Those announcements came to nothing, and if no
+        record follows none of ours will be refused to tell us so."""
         book = self._books[table]
         waited_for = {read.partition for announcement, _ in book.unsettled.values() for read in announcement.ranges}
         ahead = {p: at for p, following in book.next.items() if (at := book.ledger.get(p, following)) < following}

@@ -93,7 +93,7 @@ def settings_of(pipeline: Pipeline) -> Settings:
 
 def channel_of(pipeline: Pipeline) -> KafkaChannel:
     """The internal topics must exist (`ensure_topics`)."""
-    return KafkaChannel(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.takes)
+    return KafkaChannel(librdkafka_settings(pipeline), Topics(pipeline.name), pipeline.landed)
 
 
 def controller_of(pipeline: Pipeline, fleet: Fleet, channel: KafkaChannel, stop: threading.Event) -> Controller:

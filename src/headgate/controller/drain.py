@@ -23,6 +23,6 @@ def lag_records(pipeline: Pipeline, settings: Mapping[str, str]) -> int:
     ledgers = {word.table: word for word in words if isinstance(word, LedgerState)}
     lag = 0
     for table in pipeline.tables:
-        positions = ledgers[table.name].following if table.name in ledgers else {}
+        positions = pipeline.landed(ledgers[table.name]) if table.name in ledgers else {}
         lag += sum(max(0, end - positions.get(p, 0)) for p, end in ends.items() if table.matches(p.topic))
     return lag

@@ -3,7 +3,6 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from typing import get_args
 
 from confluent_kafka.admin import AdminClient
@@ -28,11 +27,11 @@ class KafkaChannel:
         self,
         settings: Mapping[str, str],
         topics: Topics,
-        takes: Callable[[str, str], bool],
+        landed: Callable[[LedgerState], Mapping[TopicPartition, int]],
         send_deadline_s: float = 30.0,
     ) -> None:
-        """`takes` says whether a table takes a topic; ledgers also speak of those of earlier days."""
-        self._takes = cache(takes)
+        """`landed` picks what counts of a ledger."""
+        self._landed = landed
         self._topics = topics
         self._send_deadline_s = send_deadline_s
         self._admin = AdminClient(dict(settings))
@@ -123,6 +122,5 @@ class KafkaChannel:
         if not state.follows(self._ledgers.get(state.table)):
             return
         self._ledgers[state.table] = state
-        for partition, offset in state.following.items():
-            if self._takes(state.table, partition.topic):
-                self._positions[state.table, partition] = offset
+        for partition, offset in self._landed(state).items():
+            self._positions[state.table, partition] = offset

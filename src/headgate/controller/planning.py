@@ -95,7 +95,7 @@ def situation(
     stale_after_s: float,
     slot_s: float,
     tables_of: Callable[[str], int],
-    takes: Callable[[str, str], bool],
+    landed: Callable[[LedgerState], Mapping[TopicPartition, int]],
     now_s: float | None = None,
 ) -> Situation:
     if not heard.measurements:
@@ -113,7 +113,7 @@ def situation(
     loads = {n: load_of(state) for n, state in states.items()}
     seen = observe(
         newest,
-        _positions(heard.ledgers, takes),
+        _positions(heard.ledgers, landed),
         shown_owners(states),
         loads,
         at_s,
@@ -139,15 +139,10 @@ def alive_at(events: Sequence[ConsumerState | ConsumerLeft], at_s: float) -> dic
 
 
 def _positions(
-    ledgers: Sequence[LedgerState], takes: Callable[[str, str], bool]
+    ledgers: Sequence[LedgerState], landed: Callable[[LedgerState], Mapping[TopicPartition, int]]
 ) -> dict[tuple[str, TopicPartition], int]:
     newest: dict[str, LedgerState] = {}
     for ledger in ledgers:
         if ledger.follows(newest.get(ledger.table)):
             newest[ledger.table] = ledger
-    return {
-        (table, partition): offset
-        for table, word in newest.items()
-        for partition, offset in word.following.items()
-        if takes(table, partition.topic)
-    }
+    return {(table, partition): offset for table, word in newest.items() for partition, offset in landed(word).items()}

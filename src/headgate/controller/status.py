@@ -3,7 +3,6 @@
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from functools import cache
 
 from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Pipeline
@@ -101,7 +100,6 @@ class StatusReader:
         self._controller: ControllerState | None = None
         self._measurement: Measurement | None = None
         self._ledgers: dict[str, LedgerState] = {}
-        self._takes = cache(self.pipeline.takes)
         t = Topics(self.pipeline.name)
         self._tail = Tail(
             librdkafka_settings(self.pipeline),
@@ -209,9 +207,8 @@ class StatusReader:
         }
         lowest: dict[TopicPartition, int] = {}
         for ledger in self._ledgers.values():
-            for partition, offset in ledger.following.items():
-                if self._takes(ledger.table, partition.topic):
-                    lowest[partition] = min(offset, lowest.get(partition, offset))
+            for partition, offset in self.pipeline.landed(ledger).items():
+                lowest[partition] = min(offset, lowest.get(partition, offset))
         found = []
         for rate in self._measurement.rates:
             partition = TopicPartition(rate.topic, rate.partition)

@@ -122,9 +122,11 @@ class Committer:
 
     def _last_turns(self) -> None:
         """Everything announced before the stop is committed, so that a clean stop leaves no work to repeat."""
+        for state in self._tables.values():
+            state.rests_until = 0.0  # there is no later
         try:
             for _ in range(3):
-                self.turn(last=True)
+                self.turn()
                 if not any(state.pending for state in self._tables.values()):
                     break
             else:
@@ -136,9 +138,9 @@ class Committer:
             if self._tail is not None:
                 self._tail.close()
 
-    def turn(self, last: bool = False) -> None:
+    def turn(self) -> None:
         """One commit interval: take in announcements, commit every table that has some, publish, mirror. A table that
-        fails rests for a while, unless there is no later."""
+        fails rests for a while."""
         self._open()
         self._discover()
         tail = self._follow()
@@ -151,7 +153,7 @@ class Committer:
         self._topic_ids.update(topic_ids(self._admin, named, deadline_s=5))
         settled_to = tail.next[self._topics.announcements, 0]
         for state in self._tables.values():
-            if time.monotonic() < state.rests_until and not last:
+            if time.monotonic() < state.rests_until:
                 continue
             try:
                 self._commit(state, settled_to)

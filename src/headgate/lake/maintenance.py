@@ -67,8 +67,8 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
     keep_skips(catalog, lake, table, expired)
     try:
         single_attempt(table).maintenance.expire_snapshots().by_ids(expired).commit()
-    except _MET_ANOTHER:
-        log.info("expiry of %s met another commit; it will happen after the next ones", name)
+    except _MET_ANOTHER as error:
+        log.info("expiry of %s met another commit; it will happen after the next ones: %.200s", name, error)
         return 0
     return len(expired)
 
