@@ -14,6 +14,8 @@ from headgate.config import (
     librdkafka_settings,
 )
 from headgate.config.pipeline import Kafka
+from headgate.model import TopicPartition
+from headgate.model.messages import LedgerState, Position
 
 
 def pipeline(**settings: Any) -> Pipeline:
@@ -56,6 +58,18 @@ def test_a_record_goes_to_every_table_that_takes_its_topic() -> None:
     assert [table.name for table in shop.tables_of("payments")] == ["default.all"]
     assert [table.name for table in shop.tables_of("click-x")] == ["default.all", "default.c"]
     assert shop.tables_of("strangers") == ()
+
+
+def test_of_a_ledger_only_what_the_table_takes_now_counts() -> None:
+    shop = pipeline(topics=["orders", "payments"], tables=[{"name": "a.orders", "topics": ["orders"]}, {"name": "all"}])
+
+    def landed(table: str) -> dict[TopicPartition, int]:
+        positions = [Position(table, "orders", 0, 7), Position(table, "payments", 0, 8), Position(table, "gone", 0, 9)]
+        return shop.landed(LedgerState(table, 0, "c", 1, 1, True, positions, (), 0))
+
+    assert landed("a.orders") == {TopicPartition("orders", 0): 7}
+    assert landed("default.all") == {TopicPartition("orders", 0): 7, TopicPartition("payments", 0): 8}
+    assert landed("a.table_of_earlier_days") == {}
 
 
 @pytest.mark.parametrize(
