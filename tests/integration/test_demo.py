@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from headgate.config.loader import load_pipeline
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.lake.tables import open_catalog
+from tests.eventually import eventually
 
 
 def headgate(*words: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
@@ -56,6 +59,22 @@ def test_verify_names_what_somebody_deleted_and_fails(finished_demo: Finished) -
     assert counted.returncode == 1
     assert "4 offsets are missing" in counted.stdout
     assert "missing clicks-1[3, 7)" in counted.stdout
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_ends_it_with_proof_and_a_second_one_at_once(tmp_path: Path, times: int) -> None:
+    home = tmp_path / "home"
+    command = [sys.executable, "-m", "headgate", "demo", "--minutes", "9", "--home", str(home)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    log = home / "headgate.log"
+    eventually(lambda: log.exists() and "snapshot" in log.read_text(), "something is committed")
+    for _ in range(times):
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+        time.sleep(0.2)
+    said, _ = running.communicate(timeout=120)
+    assert running.returncode == (0 if times == 1 else 130), said
+    assert ("the same as the" if times == 1 else "Ended at once") in said
+    assert not EmbeddedKafka(home / "kafka").status().running
 
 
 def test_a_folder_that_is_not_a_demos_is_left_alone(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`headgate demo`: the whole thing on this machine, in three minutes, ending with proof."""
 
+import os
 import shutil
 import signal
 import threading
@@ -123,6 +124,10 @@ def _run(console: Console, home: Path, minutes: float, seed: int) -> bool:
             kafka.start(shown.update)
         console.print(f"Kafka runs at {kafka.bootstrap}; everything is in {home}")
         return _show(console, home, kafka.bootstrap, minutes, seed, stop)
+    except KeyboardInterrupt:  # the second: nobody waits for consumers that wait for brokers
+        kafka.stop()
+        console.print(f"Ended at once; what there is, is in {home}")
+        os._exit(130)
     finally:
         with console.status("stopping Kafka"):
             kafka.stop()

@@ -3,8 +3,10 @@
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -124,7 +126,7 @@ def start_session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _errors_to(logs / "spark-stderr.log"):
+    with _errors_to(logs / "spark-stderr.log"), _keeping_ctrl_c():
         session: SparkSession = builder.getOrCreate()
     _keep_quiet(session)
     return session
@@ -172,6 +174,15 @@ def settle(session: SparkSession, conf: Mapping[str, str]) -> None:
             session.conf.set(key, value)
         elif session.conf.get(key, None) != value:
             log.warning("%s cannot be set for a session; set it where Spark is started", key)
+
+
+@contextmanager
+def _keeping_ctrl_c() -> Iterator[None]:
+    """In the main thread PySpark takes Ctrl-C for itself, to cancel all jobs and to raise wherever the program is."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager
