@@ -107,13 +107,7 @@ metrics_port: {free_port()}
     with load(broker, f"{unique}-a"), running(file) as process, prometheus(tmp_path, told) as asked:
         eventually(lambda: asked('headgate_consumer_records_total{part="consumer-1"} > 0'), "the consumer is scraped")
         eventually(lambda: asked("sum(rate(headgate_committed_bytes_total[1m])) > 0"), "commits are seen")
-        silent = {
-            panel["title"]
-            for panel in json.loads(DASHBOARD.read_text())["panels"]
-            for target in panel["targets"]
-            if not asked(target["expr"].replace("$pipeline", unique))
-        }
-        assert silent <= NOTHING_YET
+        eventually(lambda: silent_panels(asked, unique) <= NOTHING_YET, "all other panels show something")
         assert not asked('{__name__=~"headgate_.+", pipeline=""}'), "every series says whose it is"
         eventually(lambda: "unknown" not in asked.health_of_rules().values(), "all rules were evaluated")
         assert set(asked.health_of_rules().values()) == {"ok"}
@@ -121,6 +115,15 @@ metrics_port: {free_port()}
         process.send_signal(signal.SIGINT)
         process.wait(DEADLINE_S)
     assert list(told.iterdir()) == [], "nobody is looked for any more"
+
+
+def silent_panels(asked: "Prometheus", pipeline: str) -> set[str]:
+    return {
+        panel["title"]
+        for panel in json.loads(DASHBOARD.read_text())["panels"]
+        for target in panel["targets"]
+        if not asked(target["expr"].replace("$pipeline", pipeline))
+    }
 
 
 class Prometheus:
