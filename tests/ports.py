@@ -1,7 +1,6 @@
-import socket
+from headgate.kafka.local_ports import free_ports
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Not one that the system may hand to an outgoing connection before a server has taken it."""
+    return free_ports(1)

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import REGISTRY
 
 from headgate.cli.metrics_reference import metrics, metrics_page
+from headgate.controller.metrics import show_heartbeat
+from headgate.model.messages import ConsumerCapacity, ControllerState
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "deploy" / "grafana" / "headgate.json"
@@ -75,3 +78,20 @@ def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
         assert at["x"] + at["w"] <= 24
         assert not taken & cells, panel["title"]
         taken |= cells
+
+
+def test_a_consumer_that_is_gone_counts_for_nothing_any_more_and_the_others_never_vanish() -> None:
+    def counted() -> dict[str, float]:
+        (metric,) = (m for m in REGISTRY.collect() if m.name == "headgate_consumer_counted_capacity_bytes_per_second")
+        return {sample.labels["consumer"]: sample.value for sample in metric.samples}
+
+    def beat(**counted: float) -> ControllerState:
+        capacities = tuple(ConsumerCapacity(int(name[1:]), 0.0, value) for name, value in counted.items())
+        return ControllerState(1, 0, 0, "synchronize", len(counted), capacities=capacities)
+
+    show_heartbeat(beat(c1=10.0, c2=20.0))
+    assert counted() == {"1": 10.0, "2": 20.0}
+    show_heartbeat(beat(c2=30.0, c3=40.0))
+    assert counted() == {"2": 30.0, "3": 40.0}
+    show_heartbeat(beat())
+    assert counted() == {}

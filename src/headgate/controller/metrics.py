@@ -59,9 +59,11 @@ def count_decision(record: DecisionRecord) -> None:
 def show_heartbeat(state: ControllerState) -> None:
     _CONSUMERS.set(state.consumers)
     _HEARTBEAT.set(state.at_ms / 1000)
-    _COUNTED.clear()
     for one in state.capacities:
         _COUNTED.labels(one.consumer_id).set(one.counted_bytes_per_s)
+    shown = {sample.labels["consumer"] for metric in _COUNTED.collect() for sample in metric.samples}
+    for gone in shown - {str(one.consumer_id) for one in state.capacities}:
+        _COUNTED.remove(gone)  # one by one: a scrape in between must not find none at all
     _CONFIGURED.set(state.configured_bytes_per_s)
     _SLOW.set(sum(one.counted_bytes_per_s < state.configured_bytes_per_s for one in state.capacities))
     _CROWDING.set(state.crowding)
