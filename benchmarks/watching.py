@@ -41,8 +41,8 @@ from headgate.model.messages import (
     ConsumingStarted,
     ConsumingStopped,
     CycleRecord,
+    Landed,
     LedgerState,
-    Position,
     StartConsuming,
     StopConsuming,
 )
@@ -259,7 +259,7 @@ def _play(settings: dict[str, str], name: str, most: int, wishes: "multiprocessi
 
 def _ledger(commits: int, partitions: Sequence[TopicPartition]) -> LedgerState:
     landed = round(commits * COMMIT_S / RECORD_EVERY_S)
-    positions = [Position(TABLE, p.topic, p.partition, landed) for p in partitions]
+    positions = [Landed(p.topic, p.partition, landed) for p in partitions]
     return LedgerState(TABLE, _now_ms(), "played", commits, commits, True, positions, (), 0)
 
 
