@@ -41,8 +41,8 @@ from headgate.model.messages import (
     ConsumingStarted,
     ConsumingStopped,
     CycleRecord,
+    Landed,
     LedgerState,
-    Position,
     StartConsuming,
     StopConsuming,
 )
@@ -54,6 +54,8 @@ PARTITIONS_PER_CONSUMER = 100
 INTERVAL_S, POLL_S = 1.0, 0.2
 SETTLE_S, TURNS = 60.0, 20
 RECORD_EVERY_S, RECORD_BYTES = 10.0, 200
+CAPACITY = 1.6 * PARTITIONS_PER_CONSUMER / RECORD_EVERY_S * RECORD_BYTES
+"""Of a consumer, configured and measured: with this the packer wants about as many of them as the sizes say."""
 HEARTBEAT_S, CYCLE_S, COMMIT_S = 2.0, 1.0, 1.0
 SIZES_PER_CYCLE, SIZES_AGAIN_AFTER = 8, 10
 """As `headgate.consumer.counting` measures record sizes: some partitions a cycle until all are known, then seldom."""
@@ -92,7 +94,7 @@ class Turn:
 def _turns(home: Path, bootstrap: str, size: int) -> list[Turn]:
     topics = [f"many-{n}" for n in range(max(1, size // PER_TOPIC))]
     consumers = max(1, size // PARTITIONS_PER_CONSUMER)
-    pipeline = _pipeline(home, bootstrap, size, consumers)
+    pipeline = _pipeline(home, bootstrap, consumers)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     ensure_topics(admin, Topics(pipeline.name), 1, consumers + 10)
     for topic in topics:
@@ -137,14 +139,12 @@ def _timed(step: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _pipeline(home: Path, bootstrap: str, size: int, consumers: int) -> Pipeline:
-    """Capacities that make the packer want about so many consumers."""
-    each = size / RECORD_EVERY_S * RECORD_BYTES / consumers
+def _pipeline(home: Path, bootstrap: str, consumers: int) -> Pipeline:
     file = home / "many.yaml"
     file.write_text(
         f"name: many\nkafka: {{brokers: '{bootstrap}'}}\ntopics_pattern: many-.*\ntables: [{{name: {TABLE}}}]\n"
         f"fleet: {{max_consumers: {consumers + 5}}}\n"
-        f"policy: {{consumer_capacity_bytes_per_s: {1.6 * each}, packing_capacity_bytes_per_s: {1.2 * each}}}\n"
+        f"policy: {{consumer_capacity_bytes_per_s: {CAPACITY}, packing_capacity_bytes_per_s: {0.75 * CAPACITY}}}\n"
     )
     return load_pipeline(file)
 
@@ -259,13 +259,16 @@ def _play(settings: dict[str, str], name: str, most: int, wishes: "multiprocessi
 
 def _ledger(commits: int, partitions: Sequence[TopicPartition]) -> LedgerState:
     landed = round(commits * COMMIT_S / RECORD_EVERY_S)
-    positions = [Position(TABLE, p.topic, p.partition, landed) for p in partitions]
+    positions = [Landed(p.topic, p.partition, landed) for p in partitions]
     return LedgerState(TABLE, _now_ms(), "played", commits, commits, True, positions, (), 0)
 
 
 def _state(consumer_id: int, partitions: set[TopicPartition]) -> ConsumerState:
     now = _now_ms()
-    return ConsumerState("", consumer_id, LIFE, tuple(sorted(partitions)), now, now, now, now, 0, 0.0, 0.0, 0.0, "")
+    reads = len(partitions) / RECORD_EVERY_S * RECORD_BYTES
+    return ConsumerState(
+        "", consumer_id, LIFE, tuple(sorted(partitions)), now, now, now, now, 0, reads, 0.5, CAPACITY, "", 1
+    )
 
 
 def _cycle(consumer_id: int, cycle: int, partitions: Sequence[TopicPartition]) -> CycleRecord:

@@ -43,6 +43,9 @@ class ProcessSample:
     age_s: float
     rss_bytes: int
     open_files: int
+    """Those with a name, on a disk."""
+    connections: int
+    """All other descriptors: sockets, and what waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,10 +290,14 @@ class Tolerances:
     slo_share: float
     allowance_s: float
     recovery_s: float
-    warm_up_s: float = 180.0
+    warm_up_s: float = 600.0
+    """Caches, compiled code and connections of a JVM come for minutes."""
     memory_bytes_per_hour: float = 30e6
     memory_share_per_hour: float = 0.10
     files_per_hour: float = 10.0
+    connections_per_hour: float = 30.0
+    """Brokers come and go dozens of times, and clients open connections as partitions get other leaders: what leaked
+    one each time would show twice as many."""
     bounded_growth: float = 1.5
     faults_per_hour: float = 200.0
     kinds: int = 12
@@ -337,6 +344,11 @@ def file_slopes(seen: Evidence, warm_up_s: float) -> list[Slope]:
     return _slopes(seen, value, warm_up_s)
 
 
+def connection_slopes(seen: Evidence, warm_up_s: float) -> list[Slope]:
+    value = {sample: float(sample.connections) for sample in seen.processes}
+    return _slopes(seen, value, warm_up_s)
+
+
 def _slopes(seen: Evidence, value: Mapping[ProcessSample, float], warm_up_s: float) -> list[Slope]:
     roles = sorted({sample.role for sample in seen.processes})
     return [slope(role, seen.processes, value, seen.half_s, warm_up_s) for role in roles]
@@ -350,7 +362,14 @@ def judge(seen: Evidence, allowed: Tolerances) -> list[Promise]:
         _got_over(seen, allowed),
         _in_time(seen, allowed),
         *(_flat_memory(of, allowed) for of in memory_slopes(seen, allowed.warm_up_s)),
-        *(_flat_files(of, allowed) for of in file_slopes(seen, allowed.warm_up_s)),
+        *(
+            _flat(f"open files of the {of.role} are flat", of, allowed.files_per_hour)
+            for of in file_slopes(seen, allowed.warm_up_s)
+        ),
+        *(
+            _flat(f"connections of the {of.role} are flat", of, allowed.connections_per_hour)
+            for of in connection_slopes(seen, allowed.warm_up_s)
+        ),
         *_bounded(seen, allowed),
         _upkeep_works(seen, allowed),
     ]
@@ -416,12 +435,10 @@ def _flat_memory(of: Slope, allowed: Tolerances) -> Promise:
     return Promise(name, of.is_flat(allowed.memory(of)), evidence)
 
 
-def _flat_files(of: Slope, allowed: Tolerances) -> Promise:
-    name = f"open files of the {of.role} are flat"
+def _flat(name: str, of: Slope, most_per_hour: float) -> Promise:
     if of.per_hour is None:
         return Promise(name, None, "no life was long enough in the second half")
-    evidence = f"{of.per_hour:+.1f} an hour, {allowed.files_per_hour:g} are allowed"
-    return Promise(name, of.is_flat(allowed.files_per_hour), evidence)
+    return Promise(name, of.is_flat(most_per_hour), f"{of.per_hour:+.1f} an hour, {most_per_hour:g} are allowed")
 
 
 def _bounded(seen: Evidence, allowed: Tolerances) -> list[Promise]:

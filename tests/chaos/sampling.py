@@ -1,4 +1,4 @@
-"""Looking at a long run from outside: lag every second, memory and open files of processes, the lake."""
+"""Looking at a long run from outside: lag every second, memory and descriptors of processes, the lake."""
 
 import contextlib
 import threading
@@ -86,8 +86,9 @@ class Sampler:
             with process.oneshot():
                 age_s = now_s + self._run.began_at_s - process.create_time()
                 life = f"{of}/{pid}"
-                yield ProcessSample(now_s, role, life, age_s, process.memory_info().rss, process.num_fds())
-        except psutil.Error:
+                files, connections = _descriptors(pid)
+                yield ProcessSample(now_s, role, life, age_s, process.memory_info().rss, files, connections)
+        except (psutil.Error, OSError):
             return  # it ended while we looked
 
     def _look_at_the_lake(self) -> None:
@@ -117,6 +118,18 @@ class Sampler:
                 _disk_bytes(folder),
             )
         )
+
+
+def _descriptors(pid: int) -> tuple[int, int]:
+    """(open files, everything else) of a process, as Linux tells."""
+    files = others = 0
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed while we looked
+            if str(descriptor.readlink()).startswith("/"):
+                files += 1
+            else:
+                others += 1
+    return files, others
 
 
 def _disk_bytes(folder: Path) -> int:

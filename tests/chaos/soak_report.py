@@ -16,6 +16,7 @@ from tests.chaos.judgement import (
     Promise,
     Slope,
     Tolerances,
+    connection_slopes,
     covered_s,
     fault_windows,
     file_slopes,
@@ -41,7 +42,7 @@ _ABOUT_LATENCY = (
 _ABOUT_GROWTH = (
     "Growth is the median over pairs of samples of the same process, in the second half, {warm_up_s:g} s after its "
     "start or later; a process is never compared with its successor. Flat means at most a tenth of the role's memory "
-    "an hour (or {mb:g} MB if that is more), and {files:g} open files an hour."
+    "an hour (or {mb:g} MB if that is more), {files:g} open files and {connections:g} connections an hour."
 )
 
 
@@ -69,6 +70,7 @@ def write(file: Path, seen: Evidence, allowed: Tolerances, promises: Sequence[Pr
         "faults": [asdict(fault) for fault in seen.faults],
         "memory": [asdict(of) for of in memory_slopes(seen, allowed.warm_up_s)],
         "open_files": [asdict(of) for of in file_slopes(seen, allowed.warm_up_s)],
+        "connections": [asdict(of) for of in connection_slopes(seen, allowed.warm_up_s)],
         "lake": [asdict(sample) for sample in seen.lake],
     }
     file.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n")
@@ -106,16 +108,19 @@ def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], abou
             "",
             *_latency(seen, allowed),
             "",
-            "## Memory and open files",
+            "## Memory, open files and connections",
             "",
             fill(
                 _ABOUT_GROWTH.format(
-                    warm_up_s=allowed.warm_up_s, mb=allowed.memory_bytes_per_hour / 1e6, files=allowed.files_per_hour
+                    warm_up_s=allowed.warm_up_s,
+                    mb=allowed.memory_bytes_per_hour / 1e6,
+                    files=allowed.files_per_hour,
+                    connections=allowed.connections_per_hour,
                 ),
                 _WIDTH,
             ),
             "",
-            *_growth(memory_slopes(seen, allowed.warm_up_s), file_slopes(seen, allowed.warm_up_s)),
+            *_growth(seen, allowed.warm_up_s),
             "",
             "## The lake",
             "",
@@ -165,24 +170,27 @@ def _latency(seen: Evidence, allowed: Tolerances) -> list[str]:
     return [text, "", *_table(head, (row("outside fault windows", outside), row("inside", inside)))]
 
 
-def _growth(memory: Sequence[Slope], files: Sequence[Slope]) -> list[str]:
-    rows = []
-    for of, open_files in zip(memory, files, strict=True):
-        rows.append(
-            (
-                of.role,
-                str(of.lives),
-                f"{of.judged_s / 60:.0f} min",
-                f"{of.median / 1e6:.0f} MB",
-                f"{of.most / 1e6:.0f} MB",
-                "" if of.per_hour is None else f"{of.per_hour / 1e6:+.0f} MB",
-                f"{open_files.median:.0f}",
-                f"{open_files.most:.0f}",
-                "" if open_files.per_hour is None else f"{open_files.per_hour:+.1f}",
-            )
+def _growth(seen: Evidence, warm_up_s: float) -> list[str]:
+    def counted(of: Slope) -> tuple[str, ...]:
+        return f"{of.median:.0f}", f"{of.most:.0f}", "" if of.per_hour is None else f"{of.per_hour:+.1f}"
+
+    rows = [
+        (
+            of.role,
+            str(of.lives),
+            f"{of.judged_s / 60:.0f} min",
+            f"{of.median / 1e6:.0f} MB",
+            f"{of.most / 1e6:.0f} MB",
+            "" if of.per_hour is None else f"{of.per_hour / 1e6:+.0f} MB",
+            *counted(files),
+            *counted(connections),
         )
+        for of, files, connections in zip(
+            *(slopes(seen, warm_up_s) for slopes in (memory_slopes, file_slopes, connection_slopes)), strict=True
+        )
+    ]
     head = ("role", "processes", "longest seen", "memory", "most", "growth an hour")
-    return _table((*head, "open files", "most", "growth an hour"), rows)
+    return _table((*head, "open files", "most", "growth an hour", "connections", "most", "growth an hour"), rows)
 
 
 def _lake(seen: Evidence) -> list[str]:

@@ -70,18 +70,20 @@ def test_arrivals_of_all_partitions_are_those_of_each_by_itself(
 
 @given(
     rates,
-    st.dictionaries(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(PARTITIONS)), st.integers(0, 2**40)),
+    st.dictionaries(st.sampled_from(["a", "b"]), st.dictionaries(st.sampled_from(PARTITIONS), st.integers(0, 2**40))),
     st.dictionaries(st.sampled_from(PARTITIONS), st.tuples(st.integers(0, 9), st.integers(0, 9))),
 )
 def test_loads_of_all_partitions_are_those_of_each_by_itself(
     measured: dict[TopicPartition, tuple[float, float, int, float]],
-    ledger: dict[tuple[str, TopicPartition], int],
+    ledgers: dict[str, dict[TopicPartition, int]],
     slots: dict[TopicPartition, tuple[int, int]],
 ) -> None:
-    seen = observe(measurement(0, measured), ledger, Assignment(), {}, 0.0, 0.0, TABLES.__getitem__, Recent(slots, 1.0))
+    seen = observe(
+        measurement(0, measured), ledgers, Assignment(), {}, 0.0, 0.0, TABLES.__getitem__, Recent(slots, 1.0)
+    )
     expected = {}
     for p, (bytes_per_s, records_per_s, end, _) in measured.items():
-        reached = min((following for (_, at), following in ledger.items() if at == p), default=math.inf)
+        reached = min((landed[p] for landed in ledgers.values() if p in landed), default=math.inf)
         lag = max(0, end - int(reached)) if reached < math.inf else 0
         expected[p] = PartitionLoad(bytes_per_s * TABLES[p.topic], records_per_s, lag, end, slots.get(p, ()))
     assert seen.partitions == expected

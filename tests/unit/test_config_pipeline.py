@@ -15,7 +15,7 @@ from headgate.config import (
 )
 from headgate.config.pipeline import Kafka
 from headgate.model import TopicPartition
-from headgate.model.messages import LedgerState, Position
+from headgate.model.messages import Landed, LedgerState
 
 
 def pipeline(**settings: Any) -> Pipeline:
@@ -64,7 +64,7 @@ def test_of_a_ledger_only_what_the_table_takes_now_counts() -> None:
     shop = pipeline(topics=["orders", "payments"], tables=[{"name": "a.orders", "topics": ["orders"]}, {"name": "all"}])
 
     def landed(table: str) -> dict[TopicPartition, int]:
-        positions = [Position(table, "orders", 0, 7), Position(table, "payments", 0, 8), Position(table, "gone", 0, 9)]
+        positions = [Landed("orders", 0, 7), Landed("payments", 0, 8), Landed("gone", 0, 9)]
         return shop.landed(LedgerState(table, 0, "c", 1, 1, True, positions, (), 0))
 
     assert landed("a.orders") == {TopicPartition("orders", 0): 7}

@@ -150,7 +150,7 @@ def test_a_partition_goes_on_behind_what_its_old_owner_announced_before_the_lake
     world.run_until(running, lambda: any(isinstance(c, StartConsuming) and c.consumer_id == 3 for c in sent(world)))
     (stopped,) = [e for e in said if isinstance(e, ConsumingStopped) and e.consumer_id == 2]
     (announced,) = stopped.announced
-    assert world.channel.ledger().get((TABLE, A), 0) < announced.next
+    assert world.channel.ledgers()[TABLE].get(A, 0) < announced.next
     (start,) = [c for c in sent(world) if isinstance(c, StartConsuming) and c.consumer_id == 3]
     assert start.reached == (announced,)
     world.run_until(running, lambda: world.fleet.lives[3].positions.get(A, 0) > announced.next)

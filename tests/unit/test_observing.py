@@ -21,10 +21,10 @@ from headgate.model.messages import (
     ConsumerLeft,
     ConsumerState,
     DecisionRecord,
+    Landed,
     LedgerState,
     Measurement,
     PartitionRate,
-    Position,
 )
 from headgate.policies.forecast import Forecast
 
@@ -197,7 +197,7 @@ def test_a_table_that_the_pipeline_has_no_more_is_nobodys_lag() -> None:
 
 
 def heard(*events: ConsumerState | ConsumerLeft, measurements: tuple[Measurement, ...] | None = None) -> Heard:
-    ledger = LedgerState("x", 1, "c", 1, 1, True, (Position("x", "t", 0, 90),), (), 0)
+    ledger = LedgerState("x", 1, "c", 1, 1, True, (Landed("t", 0, 90),), (), 0)
     found = (measured(1000, 100, 40), measured(1001, 110, 45)) if measurements is None else measurements
     return Heard(found, events, (ledger,), (decided(pause_s=2.0),))
 

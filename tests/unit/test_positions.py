@@ -1,6 +1,6 @@
 from headgate.consumer.positions import Positions
 from headgate.model import Announcement, Range, TopicPartition
-from headgate.model.messages import LedgerState, Position, Verdict
+from headgate.model.messages import Landed, LedgerState, Position, Verdict
 from tests.announcements import announce
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -8,7 +8,7 @@ TABLE = "lake.t"
 
 
 def state(sequence: int, verdicts: tuple[Verdict, ...] = (), committer: str = "c", **at: int) -> LedgerState:
-    positions = tuple(Position(TABLE, "t", int(name[1:]), offset) for name, offset in at.items())
+    positions = tuple(Landed("t", int(name[1:]), offset) for name, offset in at.items())
     return LedgerState(TABLE, 0, committer, sequence, sequence, True, positions, verdicts, 0)
 
 

@@ -37,7 +37,7 @@ def _process(
     role: str, life: str, born_s: float, until_s: float, start_bytes: float, per_hour: float
 ) -> list[ProcessSample]:
     return [
-        ProcessSample(t, role, life, t - born_s, int(start_bytes + (t - born_s) * per_hour / HOUR_S), 40)
+        ProcessSample(t, role, life, t - born_s, int(start_bytes + (t - born_s) * per_hour / HOUR_S), 40, 20)
         for t in (born_s + 5 * n for n in range(int((until_s - born_s) / 5)))
     ]
 
@@ -180,7 +180,7 @@ def test_processes_that_are_replaced_by_larger_ones_did_not_grow() -> None:
 def test_warming_up_is_no_leak() -> None:
     """200 MB within the first two minutes of a life that begins in the second half, and none afterwards."""
     young = [
-        ProcessSample(t, "consumer", "1", t - 2000, int(300e6 + min(120, t - 2000) / 120 * 200e6), 40)
+        ProcessSample(t, "consumer", "1", t - 2000, int(300e6 + min(120, t - 2000) / 120 * 200e6), 40, 20)
         for t in range(2000, 3600, 5)
     ]
     [slope] = memory_slopes(replace(_good(), processes=tuple(young)), warm_up_s=180)
@@ -196,6 +196,13 @@ def test_lives_too_short_to_tell_are_not_called_flat() -> None:
 def test_open_files_that_grow_break_their_promise() -> None:
     leaking = tuple(replace(s, open_files=40 + int(s.at_s / 60)) for s in _good().processes)  # 60 an hour
     assert _broken(replace(_good(), processes=leaking)) == "open files of the controller are flat"
+
+
+def test_a_connection_left_open_every_minute_breaks_its_promise_and_one_every_five_minutes_may_be_a_broker() -> None:
+    leaking = tuple(replace(s, connections=20 + int(s.at_s / 60)) for s in _good().processes)
+    assert _broken(replace(_good(), processes=leaking)) == "connections of the controller are flat"
+    reconnecting = tuple(replace(s, connections=20 + int(s.at_s / 300)) for s in _good().processes)
+    assert _broken(replace(_good(), processes=reconnecting)) == ""
 
 
 def test_what_upkeep_keeps_bounded_is_compared_between_quarters() -> None:

@@ -122,6 +122,8 @@ class Pipeline(Section):
         following = ledger.following
         topics = {partition.topic for partition in following}
         ours = {topic for topic in topics if any(table.name == ledger.table for table in self.tables_of(topic))}
+        if ours == topics:
+            return following
         return {partition: offset for partition, offset in following.items() if partition.topic in ours}
 
     def describe(self) -> dict[str, Any]:

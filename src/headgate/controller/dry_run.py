@@ -56,7 +56,7 @@ class DryRun:
         abilities = self._believing.look(now, loads, [c for c in self.assignment if self.assignment[c]])
         seen = observe(
             measurement,
-            self._channel.ledger(),
+            self._channel.ledgers(),
             self.assignment,
             loads,
             now,

@@ -8,7 +8,7 @@ from typing import get_args
 from confluent_kafka.admin import AdminClient
 
 from headgate.controller.metrics import count_decision, show_heartbeat
-from headgate.controller.ports import Command, Event
+from headgate.controller.ports import Command, Event, Ledgers
 from headgate.kafka.channel import BEGINNING, END, Last, Outbox, Received, Tail
 from headgate.kafka.internal_topics import Topics, grow_control
 from headgate.model import Alert, TopicPartition
@@ -39,7 +39,7 @@ class KafkaChannel:
         self._events: list[Event] = []
         self._measurement: Measurement | None = None
         self._ledgers: dict[str, LedgerState] = {}
-        self._positions: dict[tuple[str, TopicPartition], int] = {}
+        self._positions: dict[str, Mapping[TopicPartition, int]] = {}
         self._newest_epoch = 0
         self._decisions: deque[DecisionRecord] = deque(maxlen=_RECENT_DECISIONS)
         self._prepared = 0
@@ -76,7 +76,7 @@ class KafkaChannel:
         self._read()
         return self._measurement
 
-    def ledger(self) -> Mapping[tuple[str, TopicPartition], int]:
+    def ledgers(self) -> Ledgers:
         self._read()
         return self._positions
 
@@ -122,5 +122,4 @@ class KafkaChannel:
         if not state.follows(self._ledgers.get(state.table)):
             return
         self._ledgers[state.table] = state
-        for partition, offset in self._landed(state).items():
-            self._positions[state.table, partition] = offset
+        self._positions[state.table] = self._landed(state)

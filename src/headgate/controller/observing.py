@@ -5,13 +5,12 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.controller.ports import Channel, Clock
+from headgate.controller.ports import Channel, Clock, Ledgers
 from headgate.model import Abilities, Assignment, ConsumerLoad, Observation, PartitionLoad, TopicPartition
 from headgate.model.columns import ByPartition, Rows
 from headgate.model.messages import ConsumerCapacity, ConsumerState, DecisionRecord, Measurement
@@ -27,16 +26,6 @@ PAUSE_FLOOR_S = 0.05
 _APPLIED = "applied"
 
 Slots = Mapping[TopicPartition, tuple[int, ...]]
-
-
-def partitions_of(measurement: Measurement) -> tuple[TopicPartition, ...]:
-    """In the order of its rates; the same tuple as long as the partitions are the same."""
-    return _partitions(*(tuple(measurement.columns.column(name)) for name in ("topic", "partition")))
-
-
-@lru_cache(maxsize=2)
-def _partitions(topics: tuple[str, ...], numbers: tuple[int, ...]) -> tuple[TopicPartition, ...]:
-    return tuple(map(TopicPartition, topics, numbers))
 
 
 class ArrivalSlots:
@@ -60,7 +49,7 @@ class ArrivalSlots:
     def add(self, measurement: Measurement) -> None:
         at_s = measurement.at_ms / 1000
         ends = np.array(measurement.columns.column("end_offset"), np.int64)
-        self._arrange(partitions_of(measurement), ends)
+        self._arrange(measurement.partitions, ends)
         passed = 0 if self._at_s is None else max(1, round((at_s - self._at_s) / self.slot_s))
         if passed > _SLOTS_KEPT:  # too long ago to say when within it anything came
             self._slots.clear()
@@ -134,7 +123,7 @@ class Measurements:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        return frozenset(partitions_of(self.newest) if self.newest else ())
+        return frozenset(self.newest.partitions if self.newest else ())
 
     def refresh(self) -> bool:
         """Whether there is a newer one now."""
@@ -169,7 +158,7 @@ def load_of(state: ConsumerState) -> ConsumerLoad:
 
 def observe(
     measurement: Measurement,
-    ledger: Mapping[tuple[str, TopicPartition], int],
+    ledgers: Ledgers,
     assignment: Assignment,
     consumers: Mapping[int, ConsumerLoad],
     now_s: float,
@@ -179,13 +168,13 @@ def observe(
     abilities: Abilities = AS_CONFIGURED,
 ) -> Observation:
     """Rates are what consumers pay: a topic that feeds two tables is read twice."""
-    names = partitions_of(measurement)
+    names = measurement.partitions
     topics, _, rates, records, ends, _ = measurement.columns.columns
     tables = {topic: tables_of(topic) for topic in set(topics)}
     loads = (
         [rate * tables[topic] for topic, rate in zip(topics, rates, strict=True)],
         records,
-        _lags(names, ends, ledger),
+        _lags(names, ends, ledgers),
         ends,
         list(map(recent.slots.get, names, repeat(()))),
     )
@@ -204,18 +193,16 @@ def observe(
     )
 
 
-def _lags(
-    partitions: Sequence[TopicPartition], ends: Sequence[int], ledger: Mapping[tuple[str, TopicPartition], int]
-) -> Sequence[int]:
+def _lags(partitions: Sequence[TopicPartition], ends: Sequence[int], ledgers: Ledgers) -> Sequence[int]:
     """Behind the end for the table that is furthest behind.
 
     A partition no ledger knows yet has an unknown, not an infinite lag.
     """
-    landed: dict[TopicPartition, int] = {}
-    for (_table, partition), following in ledger.items():
-        if following < landed.get(partition, math.inf):
-            landed[partition] = following
-    return [max(0, end - landed.get(p, end)) for p, end in zip(partitions, ends, strict=True)]
+    lags = [0] * len(partitions)
+    for landed in ledgers.values():
+        offsets = map(landed.get, partitions, ends)
+        lags = [max(lag, end - offset) for lag, end, offset in zip(lags, ends, offsets, strict=True)]
+    return lags
 
 
 def _with_records(
@@ -237,8 +224,9 @@ def in_records(
     """A rate in bytes as records of this mix; None while nothing is known of it."""
     if bytes_per_s is None:
         return None
-    loads = [partitions[p] for p in mix if p in partitions]
-    cost, records = sum(load.bytes_per_s for load in loads), sum(load.records_per_s for load in loads)
+    costs, counts = map(ByPartition.of(PartitionLoad, partitions).column, ("bytes_per_s", "records_per_s"))
+    known = [p for p in mix if p in costs]
+    cost, records = float(sum(map(costs.__getitem__, known))), float(sum(map(counts.__getitem__, known)))
     if not (cost > 0 and records > 0 and math.isfinite(cost) and math.isfinite(records)):
         return None
     return bytes_per_s * records / cost

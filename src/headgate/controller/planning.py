@@ -10,6 +10,7 @@ from typing import Any
 
 from headgate.controller.dry_run import shown_owners
 from headgate.controller.observing import ArrivalSlots, Recent, cost_of_changes, load_of, observe
+from headgate.controller.ports import Ledgers
 from headgate.controller.status import ALIVE_S
 from headgate.errors import HeadgateError
 from headgate.kafka.channel import BEGINNING, Last, Tail
@@ -140,9 +141,9 @@ def alive_at(events: Sequence[ConsumerState | ConsumerLeft], at_s: float) -> dic
 
 def _positions(
     ledgers: Sequence[LedgerState], landed: Callable[[LedgerState], Mapping[TopicPartition, int]]
-) -> dict[tuple[str, TopicPartition], int]:
+) -> Ledgers:
     newest: dict[str, LedgerState] = {}
     for ledger in ledgers:
         if ledger.follows(newest.get(ledger.table)):
             newest[ledger.table] = ledger
-    return {(table, partition): offset for table, word in newest.items() for partition, offset in landed(word).items()}
+    return {table: landed(word) for table, word in newest.items()}

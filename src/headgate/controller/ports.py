@@ -19,6 +19,8 @@ from headgate.model.messages import (
 
 Command = StartConsuming | StopConsuming | StateQuery
 Event = ConsumerState | ConsumingStarted | ConsumingStopped | ConsumerLeft
+Ledgers = Mapping[str, Mapping[TopicPartition, int]]
+"""Per table and partition, the next offset the lake does not hold yet."""
 
 STARTED = "started"
 """Outcome of the record a controller opens its journal with; it tells older controllers of the pipeline to end."""
@@ -49,9 +51,7 @@ class Channel(Protocol):
         """The newest one only, never the backlog (L-34); None until there is one."""
         ...
 
-    def ledger(self) -> Mapping[tuple[str, TopicPartition], int]:
-        """Per table and partition, the next offset the lake does not hold yet."""
-        ...
+    def ledgers(self) -> Ledgers: ...
 
     def record(self, record: DecisionRecord) -> None:
         """Adds to the decision journal."""

@@ -63,7 +63,7 @@ class Sentinel:
         self._journal.alert(self._believing.alerts, self._assignment)
         seen = observe(
             measurement,
-            self._channel.ledger(),
+            self._channel.ledgers(),
             self._assignment,
             loads,
             now,

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from headgate.controller.ports import Command, Event
+from headgate.controller.ports import Command, Event, Ledgers
 from headgate.controller.virtual_behaviour import Behaviour
 from headgate.controller.virtual_clock import VirtualClock
 from headgate.model import Alert, TopicPartition
@@ -24,7 +24,7 @@ class MemoryChannel:
         self._events: list[Event] = []
         self._arrives_s: dict[int, float] = defaultdict(float)
         self._measurement: Measurement | None = None
-        self._ledger: dict[tuple[str, TopicPartition], int] = {}
+        self._ledger: dict[TopicPartition, int] = {}
         self.prepared = 0
 
     # The controller's side
@@ -46,8 +46,8 @@ class MemoryChannel:
     def latest_measurement(self) -> Measurement | None:
         return self._measurement
 
-    def ledger(self) -> Mapping[tuple[str, TopicPartition], int]:
-        return self._ledger
+    def ledgers(self) -> Ledgers:
+        return {TABLE: self._ledger}
 
     def record(self, record: DecisionRecord) -> None:
         self.records.append(record)
@@ -93,4 +93,4 @@ class MemoryChannel:
         )
 
     def land(self, partition: TopicPartition, following: int) -> None:
-        self._ledger[TABLE, partition] = max(following, self._ledger.get((TABLE, partition), 0))
+        self._ledger[partition] = max(following, self._ledger.get(partition, 0))

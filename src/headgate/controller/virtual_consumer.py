@@ -125,7 +125,7 @@ class SimulatedConsumer:
     def _position(self, partitions: frozenset[TopicPartition], reached: Iterable[Position] = ()) -> None:
         """It goes on with what it has, where others left off, or where the ledger is."""
         told = {TopicPartition(at.topic, at.partition): at.next for at in reached}
-        begins = {p: self.channel.ledger().get((TABLE, p), 0) for p in partitions} | told
+        begins = {p: self.channel.ledgers()[TABLE].get(p, 0) for p in partitions} | told
         self.positions = {p: self.positions.get(p, begins[p]) for p in partitions}
 
     def _obey(self) -> None:

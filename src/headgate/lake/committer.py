@@ -28,7 +28,7 @@ from headgate.lake.compaction import NOBODY_ELSE
 from headgate.lake.maintenance import expire_snapshots, snapshots_to_keep
 from headgate.lake.tables import open_catalog
 from headgate.model import Announcement, TopicPartition
-from headgate.model.messages import LedgerState, Position, Verdict
+from headgate.model.messages import Landed, LedgerState, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -310,7 +310,7 @@ class Committer:
             snapshot_id=result.snapshot_id,
             exists=result.exists,
             positions=tuple(
-                Position(table, p.topic, p.partition, at)
+                Landed(p.topic, p.partition, at)
                 for p, at in sorted(result.ledger.next.items())
                 if p.topic not in result.made_anew
             ),

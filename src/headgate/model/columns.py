@@ -5,7 +5,7 @@ are made when somebody asks for one, and then all of them.
 """
 
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar, overload
 
 from headgate.model.partition import TopicPartition
@@ -67,11 +67,23 @@ def _fields(kind: Any) -> tuple[str, ...]:
     return fields
 
 
+def partitions_of(topics: Sequence[str], numbers: Sequence[int]) -> tuple[TopicPartition, ...]:
+    """The same tuple as long as the columns are equal: messages say the same names again and again."""
+    return _partitions(tuple(topics), tuple(numbers))
+
+
+@lru_cache(maxsize=8)
+def _partitions(topics: tuple[str, ...], numbers: tuple[int, ...]) -> tuple[TopicPartition, ...]:
+    return tuple(map(TopicPartition, topics, numbers))
+
+
 class ByPartition(Mapping[TopicPartition, Row], Generic[Row]):
     """A row for each partition. Equal to any mapping with the same rows."""
 
     def __init__(self, partitions: Sequence[TopicPartition], rows: Rows[Row]) -> None:
         self.partitions, self.rows = partitions, rows
+        self._columns: dict[str, Mapping[TopicPartition, Any]] = {}
+        """Those asked for so far."""
 
     @classmethod
     def of(cls, kind: type[Row], rows: Mapping[TopicPartition, Row]) -> "ByPartition[Row]":
@@ -80,9 +92,11 @@ class ByPartition(Mapping[TopicPartition, Row], Generic[Row]):
             return rows
         return cls(tuple(rows), Rows.of(kind, tuple(rows.values())))
 
-    def column(self, name: str) -> dict[TopicPartition, Any]:
+    def column(self, name: str) -> Mapping[TopicPartition, Any]:
         """One field of every partition."""
-        return dict(zip(self.partitions, self.rows.column(name), strict=True))
+        if name not in self._columns:
+            self._columns[name] = dict(zip(self.partitions, self.rows.column(name), strict=True))
+        return self._columns[name]
 
     @cached_property
     def _made(self) -> dict[TopicPartition, Row]:

@@ -4,14 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headgate.model.columns import Rows
+from headgate.model.columns import Rows, partitions_of
 from headgate.model.partition import TopicPartition
 
 
 class Position(NamedTuple):
-    """The next offset of one partition for one table. A tuple, because a ledger has one for every partition."""
+    """The next offset of one partition for one table."""
 
     table: str
+    topic: str
+    partition: int
+    next: int
+
+
+class Landed(NamedTuple):
+    """The next offset of one partition in a table's ledger. A tuple, because a ledger has one for every partition."""
+
     topic: str
     partition: int
     next: int
@@ -168,6 +176,11 @@ class Measurement:
     def columns(self) -> Rows[PartitionRate]:
         return Rows.of(PartitionRate, self.rates)
 
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """In the order of its rates."""
+        return partitions_of(*(self.columns.column(name) for name in ("topic", "partition")))
+
 
 OUT_OF_ORDER_MS = 10_000
 
@@ -194,7 +207,7 @@ class LedgerState:
     snapshot_id: int
     exists: bool
     """False until the table is created; a consumer then announces its schema first."""
-    positions: Sequence[Position]
+    positions: Sequence[Landed]
     """In columns where they come from a topic."""
     verdicts: tuple[Verdict, ...]
     announcements_next: int
@@ -205,8 +218,8 @@ class LedgerState:
     @property
     def following(self) -> dict[TopicPartition, int]:
         """The next offset of each partition."""
-        _, topics, partitions, offsets = Rows.of(Position, self.positions).columns
-        return dict(zip(map(TopicPartition, topics, partitions), offsets, strict=True))
+        topics, partitions, offsets = Rows.of(Landed, self.positions).columns
+        return dict(zip(partitions_of(topics, partitions), offsets, strict=True))
 
     def follows(self, known: "LedgerState | None") -> bool:
         """Whether this, which arrived later, is to be believed instead of what is known.
