@@ -1,5 +1,6 @@
 """What a loaded pipeline answers: which topics, which tables, which client settings."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ def test_a_record_goes_to_every_table_that_takes_its_topic() -> None:
 def test_of_a_ledger_only_what_the_table_takes_now_counts() -> None:
     shop = pipeline(topics=["orders", "payments"], tables=[{"name": "a.orders", "topics": ["orders"]}, {"name": "all"}])
 
-    def landed(table: str) -> dict[TopicPartition, int]:
+    def landed(table: str) -> Mapping[TopicPartition, int]:
         positions = [Landed("orders", 0, 7), Landed("payments", 0, 8), Landed("gone", 0, 9)]
         return shop.landed(LedgerState(table, 0, "c", 1, 1, True, positions, (), 0))
 

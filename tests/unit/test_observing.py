@@ -1,5 +1,7 @@
 """What a live observation carries beyond the newest measurement, and what a plan makes of a pipeline's topics."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from headgate.controller.observing import (
@@ -187,7 +189,7 @@ def test_without_usable_rates_nothing_is_said_in_records(size: float, records: f
 # What a plan reads
 
 
-def everything(ledger: LedgerState) -> dict[TopicPartition, int]:
+def everything(ledger: LedgerState) -> Mapping[TopicPartition, int]:
     return ledger.following
 
 

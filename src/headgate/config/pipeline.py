@@ -1,7 +1,7 @@
 """A pipeline: what one file describes. Topics in, tables out, a fleet, a policy, a goal."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -116,11 +116,10 @@ class Pipeline(Section):
         """The tables that take this topic's records, in the file's order."""
         return tuple(table for table in self.tables if table.matches(topic)) if self.matches(topic) else ()
 
-    def landed(self, ledger: LedgerState) -> dict[TopicPartition, int]:
+    def landed(self, ledger: LedgerState) -> Mapping[TopicPartition, int]:
         """Where a table is, as far as it still is one of ours and takes those topics: earlier versions of the file may
         have had others, and ledgers go on speaking of them."""
-        following = ledger.following
-        topics = {partition.topic for partition in following}
+        following, topics = ledger.following, ledger.topics
         ours = {topic for topic in topics if any(table.name == ledger.table for table in self.tables_of(topic))}
         if ours == topics:
             return following

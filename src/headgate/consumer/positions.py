@@ -3,7 +3,7 @@
 Positions are per table and partition: two tables fed by one topic may stand at different offsets after a crash.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headgate.model import Announcement, Range, TopicPartition
@@ -14,7 +14,7 @@ from headgate.model.messages import LedgerState, Position
 class _TableBook:
     state: LedgerState | None = None
     """The newest word of the committer; None until it was heard of."""
-    ledger: dict[TopicPartition, int] = field(default_factory=dict)
+    ledger: Mapping[TopicPartition, int] = field(default_factory=dict)
     next: dict[TopicPartition, int] = field(default_factory=dict)
     """Where the next announcement goes on, for owned partitions only."""
     taken: dict[TopicPartition, int] = field(default_factory=dict)

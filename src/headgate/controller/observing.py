@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headgate.controller.ports import Channel, Clock, Ledgers
 from headgate.model import Abilities, Assignment, ConsumerLoad, Observation, PartitionLoad, TopicPartition
-from headgate.model.columns import ByPartition, Rows
+from headgate.model.columns import ByPartition, Column, Rows, in_order
 from headgate.model.messages import ConsumerCapacity, ConsumerState, DecisionRecord, Measurement
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,8 @@ class ArrivalSlots:
         """Everything since the last call, for the partitions of the newest measurement."""
         slots = [slot.tolist() for slot in self._slots]
         self._slots.clear()
-        return dict(zip(self._partitions, zip(*slots, strict=True) if slots else repeat(()), strict=False))
+        counted = list(zip(*slots, strict=True)) if slots else [()] * len(self._partitions)
+        return Column(self._partitions, counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +173,13 @@ def observe(
     topics, _, rates, records, ends, _ = measurement.columns.columns
     tables = {topic: tables_of(topic) for topic in set(topics)}
     loads = (
-        [rate * tables[topic] for topic, rate in zip(topics, rates, strict=True)],
+        rates
+        if set(tables.values()) == {1}
+        else [rate * tables[topic] for topic, rate in zip(topics, rates, strict=True)],
         records,
         _lags(names, ends, ledgers),
         ends,
-        list(map(recent.slots.get, names, repeat(()))),
+        in_order(recent.slots, names, repeat(())),
     )
     partitions = ByPartition(names, Rows(PartitionLoad, loads))
     return Observation(
@@ -198,11 +201,11 @@ def _lags(partitions: Sequence[TopicPartition], ends: Sequence[int], ledgers: Le
 
     A partition no ledger knows yet has an unknown, not an infinite lag.
     """
-    lags = [0] * len(partitions)
+    end, lags = np.array(ends, np.int64), np.zeros(len(partitions), np.int64)
     for landed in ledgers.values():
-        offsets = map(landed.get, partitions, ends)
-        lags = [max(lag, end - offset) for lag, end, offset in zip(lags, ends, offsets, strict=True)]
-    return lags
+        lags = np.maximum(lags, end - np.array(in_order(landed, partitions, ends), np.int64))
+    found: list[int] = lags.tolist()
+    return found
 
 
 def _with_records(
@@ -224,7 +227,8 @@ def in_records(
     """A rate in bytes as records of this mix; None while nothing is known of it."""
     if bytes_per_s is None:
         return None
-    costs, counts = map(ByPartition.of(PartitionLoad, partitions).column, ("bytes_per_s", "records_per_s"))
+    loads = ByPartition.of(PartitionLoad, partitions)
+    costs, counts = (loads.column(name).as_dict for name in ("bytes_per_s", "records_per_s"))
     known = [p for p in mix if p in costs]
     cost, records = float(sum(map(costs.__getitem__, known))), float(sum(map(counts.__getitem__, known)))
     if not (cost > 0 and records > 0 and math.isfinite(cost) and math.isfinite(records)):

@@ -49,7 +49,7 @@ class OffsetSource:
         ends = self._ends.ask(ANSWER_S)
         at_s = (asked_s + self._clock()) / 2
         self._sizes.refresh(ends)
-        return Sample(at_s, self._counts.count(ends, [self._sizes.bytes_per_record(p) for p in ends]))
+        return Sample(at_s, self._counts.count(ends, self._sizes.of(ends)))
 
     def close(self) -> None:
         self._ends.close()

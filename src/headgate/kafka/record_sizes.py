@@ -7,7 +7,7 @@ the newest few records of the partition are read here, with one Kafka consumer f
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import nsmallest
 from typing import Any
 
@@ -43,9 +43,9 @@ class SizeEstimates:
 
     def __init__(self, refresh_s: float = 60.0) -> None:
         self._refresh_s = refresh_s
-        self._sizes: dict[str, dict[int, float]] = {}
-        self._means: dict[str, float] = {}
-        """Of the topics in `_sizes`, as far as they were asked for."""
+        self._sizes: dict[TopicPartition, float] = {}
+        self._totals: dict[str, tuple[float, int]] = {}
+        """Of each topic, the sizes of its partitions added up, and how many there are."""
         self._looked: dict[TopicPartition, tuple[float, int]] = {}
         """When a partition's size was last learned or looked for, and where the partition ended then."""
         self._next_s = -math.inf
@@ -53,21 +53,29 @@ class SizeEstimates:
 
     def bytes_per_record(self, partition: TopicPartition) -> float | None:
         """None while nothing at all is known about the topic."""
-        known = self._sizes.get(partition.topic)
-        if not known:
-            return None
-        own = known.get(partition.partition)
-        if own is not None:
-            return own
-        if partition.topic not in self._means:
-            self._means[partition.topic] = sum(known.values()) / len(known)
-        return self._means[partition.topic]
+        (size,) = self.of([partition])
+        return size
+
+    def of(self, partitions: Collection[TopicPartition]) -> list[float | None]:
+        """The same for many."""
+        return [
+            self._mean(p.topic) if own is None else own
+            for p, own in zip(partitions, map(self._sizes.get, partitions), strict=True)
+        ]
+
+    def _mean(self, topic: str) -> float | None:
+        total, count = self._totals.get(topic, (0.0, 0))
+        return total / count if count else None
 
     def learn(self, partition: TopicPartition, bytes_per_record: float) -> None:
-        known = self._sizes.setdefault(partition.topic, {})
-        before = known.get(partition.partition, bytes_per_record)
-        known[partition.partition] = before + NEWEST_WEIGHT * (bytes_per_record - before)
-        self._means.pop(partition.topic, None)
+        total, count = self._totals.get(partition.topic, (0.0, 0))
+        before = self._sizes.get(partition)
+        if before is None:
+            size, added = bytes_per_record, 1
+        else:
+            size, added = before + NEWEST_WEIGHT * (bytes_per_record - before), 0
+        self._sizes[partition] = size
+        self._totals[partition.topic] = total + size - (before or 0.0), count + added
 
     def looked(self, partition: TopicPartition, now_s: float, end_offset: int) -> None:
         self._looked[partition] = (now_s, end_offset)
@@ -81,7 +89,7 @@ class SizeEstimates:
         due = {partition: end for partition, end in ends.items() if self._is_due(partition, end, now_s)}
         if len(due) <= AT_ONCE:
             return due
-        if any(p.topic not in self._sizes for p in due):
+        if any(p.topic not in self._totals for p in due):
             self._next_s = now_s
         if now_s < self._next_s:
             return {}
@@ -91,7 +99,7 @@ class SizeEstimates:
     def _urgency(self, partition: TopicPartition) -> tuple[bool, float, int]:
         """Of topics that nothing is known of one partition each comes before the second of any."""
         looked_s, _ = self._looked.get(partition, (-math.inf, 0))
-        return partition.topic in self._sizes, looked_s, partition.partition
+        return partition.topic in self._totals, looked_s, partition.partition
 
     def _is_due(self, partition: TopicPartition, end: int, now_s: float) -> bool:
         looked = self._looked.get(partition)
@@ -99,7 +107,7 @@ class SizeEstimates:
             return end > 0
         if end == looked[1]:  # nothing new to weigh
             return False
-        return now_s - looked[0] >= self._refresh_s or self.bytes_per_record(partition) is None
+        return now_s - looked[0] >= self._refresh_s or partition.topic not in self._totals
 
 
 def offset_of_newest(admin: AdminClient, partition: TopicPartition, newest: int, deadline_s: float = 15) -> int:
@@ -237,6 +245,9 @@ class RecordSizes:
 
     def bytes_per_record(self, partition: TopicPartition) -> float | None:
         return self._estimates.bytes_per_record(partition)
+
+    def of(self, partitions: Collection[TopicPartition]) -> list[float | None]:
+        return self._estimates.of(partitions)
 
     def refresh(self, ends: Mapping[TopicPartition, int]) -> None:
         """Waits for one weighing at most, and only for topics that nothing is known of; whatever is still unknown then

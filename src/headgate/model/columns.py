@@ -4,13 +4,14 @@ With 10,000 partitions, making and letting go of a row for each takes longer tha
 are made when somebody asks for one, and then all of them.
 """
 
-from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar, overload
 
 from headgate.model.partition import TopicPartition
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
+Value = TypeVar("Value")
 
 
 class Rows(Sequence[Row], Generic[Row]):
@@ -77,12 +78,55 @@ def _partitions(topics: tuple[str, ...], numbers: tuple[int, ...]) -> tuple[Topi
     return tuple(map(TopicPartition, topics, numbers))
 
 
+class Column(Mapping[TopicPartition, Value], Generic[Value]):
+    """A value for each partition; a dictionary of them is made when somebody looks one up."""
+
+    def __init__(self, partitions: Sequence[TopicPartition], values: Sequence[Value]) -> None:
+        self.partitions, self.values_in_order = partitions, values
+
+    @cached_property
+    def as_dict(self) -> dict[TopicPartition, Value]:
+        return dict(zip(self.partitions, self.values_in_order, strict=True))
+
+    def __getitem__(self, partition: TopicPartition) -> Value:
+        return self.as_dict[partition]
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self.as_dict
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self.partitions)
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def items(self) -> ItemsView[TopicPartition, Value]:
+        return self.as_dict.items()
+
+    def values(self) -> ValuesView[Value]:
+        return self.as_dict.values()
+
+    def __repr__(self) -> str:
+        return repr(self.as_dict)
+
+
+def in_order(
+    of: Mapping[TopicPartition, Value], partitions: Sequence[TopicPartition], missing: Iterable[Value]
+) -> Sequence[Value]:
+    """The values of these partitions; where there is none, what stands in its place in `missing`."""
+    if isinstance(of, Column):
+        if of.partitions == partitions:
+            return of.values_in_order
+        of = of.as_dict
+    return list(map(of.get, partitions, missing))
+
+
 class ByPartition(Mapping[TopicPartition, Row], Generic[Row]):
     """A row for each partition. Equal to any mapping with the same rows."""
 
     def __init__(self, partitions: Sequence[TopicPartition], rows: Rows[Row]) -> None:
         self.partitions, self.rows = partitions, rows
-        self._columns: dict[str, Mapping[TopicPartition, Any]] = {}
+        self._columns: dict[str, Column[Any]] = {}
         """Those asked for so far."""
 
     @classmethod
@@ -92,10 +136,10 @@ class ByPartition(Mapping[TopicPartition, Row], Generic[Row]):
             return rows
         return cls(tuple(rows), Rows.of(kind, tuple(rows.values())))
 
-    def column(self, name: str) -> Mapping[TopicPartition, Any]:
+    def column(self, name: str) -> Column[Any]:
         """One field of every partition."""
         if name not in self._columns:
-            self._columns[name] = dict(zip(self.partitions, self.rows.column(name), strict=True))
+            self._columns[name] = Column(self.partitions, self.rows.column(name))
         return self._columns[name]
 
     @cached_property

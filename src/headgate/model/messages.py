@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headgate.model.columns import Rows, partitions_of
+from headgate.model.columns import Column, Rows, partitions_of
 from headgate.model.partition import TopicPartition
 
 
@@ -216,10 +216,14 @@ class LedgerState:
     """What keeps partitions out of `positions` until a person does something, in words."""
 
     @property
-    def following(self) -> dict[TopicPartition, int]:
+    def following(self) -> Column[int]:
         """The next offset of each partition."""
         topics, partitions, offsets = Rows.of(Landed, self.positions).columns
-        return dict(zip(partitions_of(topics, partitions), offsets, strict=True))
+        return Column(partitions_of(topics, partitions), offsets)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return frozenset(Rows.of(Landed, self.positions).column("topic"))
 
     def follows(self, known: "LedgerState | None") -> bool:
         """Whether this, which arrived later, is to be believed instead of what is known.

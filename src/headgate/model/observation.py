@@ -89,4 +89,4 @@ class Observation:
         return self.at_s - self.measured_at_s
 
     def rates(self) -> dict[TopicPartition, float]:
-        return dict(ByPartition.of(PartitionLoad, self.partitions).column("bytes_per_s"))
+        return dict(ByPartition.of(PartitionLoad, self.partitions).column("bytes_per_s").as_dict)
