@@ -29,6 +29,7 @@ BEFORE, ADDED = 200_000.0, 250_000.0
 """Bytes per second: one consumer is enough for the first, not for both."""
 STEPS = 3
 CALM_S, WATCHED_S = 12.0, 40.0
+READY_S = 120.0
 LIMITS = ((1, 5.0), (0, 15.0))
 """Warm spares, and the most seconds it may take."""
 
@@ -76,7 +77,10 @@ def _recovery_s(home: Path, name: str, bootstrap: str, spares: int) -> float:
 def _wait_for_consumers(pipeline: Pipeline, count: int) -> None:
     tail = Tail(librdkafka_settings(pipeline), {(Topics(pipeline.name).control, 0): BEGINNING})
     seen: set[int] = set()
+    until = time.monotonic() + READY_S
     while len(seen) < count:
+        if time.monotonic() > until:
+            raise TimeoutError(f"{len(seen)} of {count} consumers were ready within {READY_S:g} s")
         seen |= {r.message.consumer_id for r in tail.poll(0.5) if isinstance(r.message, ConsumerState)}
     tail.close()
 

@@ -1,4 +1,5 @@
-"""The peer: a Structured Streaming query with the same connector and transform into Spark's own Iceberg sink."""
+"""The peer: a Structured Streaming query from Spark's Kafka connector, with the same transform, into Spark's own
+Iceberg sink."""
 
 import time
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,6 @@
 """Sustained speed of one consumer on a backlog of JSON records, parsed: beside Spark's own streaming into Iceberg with
-the same connector, transform and batch size, and beside a bare Python loop that commits nothing."""
+Spark's Kafka connector and the same session, transform and batch size, and beside a bare Python loop that commits
+nothing."""
 
 import tempfile
 import time
@@ -67,7 +68,7 @@ def _fill(bootstrap: str, records: int) -> None:
 
 
 def _ours(home: Path, bootstrap: str, spark: SparkSession, name: str, batch_bytes: int) -> float:
-    """MB per second, from the end of the warm-up to the commit of the last batch."""
+    """MB per second, from the end of the warm-up to the announcement of the last batch; the committer works beside."""
     pipeline = live.make_pipeline(home, name, bootstrap, consumer=f"{{batch_bytes: {batch_bytes}}}")
     with one_consumer(pipeline, lambda: spark) as consumer:
         while len(consumer.cycles) <= WARM_UP_BATCHES + BATCHES and consumer.is_alive:

@@ -190,7 +190,9 @@ def test_warming_up_is_no_leak() -> None:
 def test_lives_too_short_to_tell_are_not_called_flat() -> None:
     lives = [s for n in range(12) for s in _process("consumer", str(n), 300.0 * n, 300.0 * (n + 1), 300e6, 900e6)]
     seen = replace(_good(), processes=tuple(lives))
-    assert _kept(seen)["memory of the consumer is flat"] is None
+    assert _kept(replace(seen, lasted_s=HOUR_S - 60))["memory of the consumer is flat"] is None
+    assert _kept(replace(seen, interrupted=True))["memory of the consumer is flat"] is None
+    assert _kept(seen)["memory of the consumer is flat"] is False, "a whole hour has to tell"
 
 
 def test_open_files_that_grow_break_their_promise() -> None:
