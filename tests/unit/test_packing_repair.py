@@ -116,3 +116,8 @@ def test_cbs_is_the_mean_share_of_consumers_above_the_best() -> None:
 def test_the_front_holds_what_nothing_else_beats_in_both() -> None:
     points = {"few": (0.0, 9.0), "calm": (0.4, 1.0), "middle": (0.2, 4.0), "beaten": (0.2, 5.0), "same": (0.2, 4.0)}
     assert pareto_front(points) == ["few", "middle", "same", "calm"]
+
+
+def test_of_consumers_that_do_nothing_the_first_one_stays() -> None:
+    after = Repair().pack({A: 0.0, B: 0.0, C: 0.0}, Capacity(10.0), owned(c1={A}, c2={B}, c3={C}))
+    assert after == owned(c1={A, B, C})

@@ -148,14 +148,16 @@ def _close_consumers(layout: Layout, price: float, slack: float, enough: float) 
 
 
 def _closable(layout: Layout, price: float) -> list[tuple[float, int]]:
-    """(cost, consumer) by rising cost, where the cost is what closing it moves at least."""
+    """(cost, consumer) by rising cost, where the cost is what closing it moves at least. Of equals the highest id comes
+    first: new consumers get the lowest free one, so low ones are old and warm."""
     stairs, free = Staircase(layout), layout.by_room[-1][0]
     found = []
-    for kept, consumer in nsmallest(CANDIDATES, ((kept, consumer) for consumer, kept in layout.kept.items())):
+    for kept, opposite in nsmallest(CANDIDATES, ((kept, -consumer) for consumer, kept in layout.kept.items())):
+        consumer = -opposite
         cost = kept + sum(stairs.cost(item.size) for item in layout.items(consumer) if item.size > free)
         if cost <= price:
             found.append((cost, consumer))
-    return sorted(found)
+    return sorted(found, key=lambda one: (one[0], -one[1]))
 
 
 def _close(layout: Layout, consumer: int, price: float, slack: float) -> bool:

@@ -148,11 +148,11 @@ class _Packing:
                 return
 
     def closable(self, price: float) -> list[tuple[float, int]]:
-        lightest = sorted((self.kept(c), c) for c in self.held)[: repair.CANDIDATES]
+        lightest = sorted(self.held, key=lambda c: (self.kept(c), -c))[: repair.CANDIDATES]
         costs = [
-            (kept + sum(self.cheapest_chain(self.sizes[p], None)[0] for p in self.held[c]), c) for kept, c in lightest
+            (self.kept(c) + sum(self.cheapest_chain(self.sizes[p], None)[0] for p in self.held[c]), c) for c in lightest
         ]
-        return sorted((cost, c) for cost, c in costs if cost <= price)
+        return sorted(((cost, c) for cost, c in costs if cost <= price), key=lambda one: (one[0], -one[1]))
 
     def close(self, consumer: int, price: float) -> bool:
         before = self.copy()
