@@ -389,8 +389,7 @@ FAULTS = (
     _kind("records of another schema", "odd", records_of_another_schema),
     _kind("garbage and old news on the internal topics", "litter", garbage_on_the_internal_topics),
     _kind("load times three", "load", load_times_three),
-    # Without load the controller ends all consumers but one, the oldest among them.
-    _kind("load falls to nothing", "load", load_falls_to_nothing, ends_a_role=True),
+    _kind("load falls to nothing", "load", load_falls_to_nothing),
     _kind("skew moves to another partition", "load", skew_moves),
     _kind("a partition more", "load", a_partition_more, most=4),
     _kind("warehouse away", "lake", warehouse_away),

@@ -1,7 +1,6 @@
 """A whole pipeline to be hurt: a broker of its own, each role in its own process, consumers as processes, loads that
 know exactly what was acknowledged. At the end everything is counted, by Spark and by DuckDB, which wrote none of it."""
 
-import json
 import random
 import shutil
 import time
@@ -20,7 +19,7 @@ from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.controller.drain import lag_records
 from headgate.errors import KafkaUnavailable
-from headgate.fleet.processes import Identity, ProcessFleet
+from headgate.fleet.processes import ProcessFleet
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.kafka.load import LoadGenerator
@@ -31,7 +30,7 @@ from headgate.kafka.offsets import end_offsets
 from headgate.model import TopicPartition
 from headgate.simulation.workload import Workload
 from headgate.simulation.workload_shapes import Steady
-from tests.chaos.parts import Command, Load, Overdue, wait_until
+from tests.chaos.parts import Command, Load, Overdue, consumer_pid, wait_until
 from tests.chaos.reckoning import Outcome, count, verify
 from tests.chaos.scene import BURSTS, CHAOS, STEADY, Scene
 from tests.chaos.watch import Watch
@@ -166,12 +165,7 @@ class ChaosRun:
 
     def pid(self, consumer_id: int) -> int | None:
         """Of the fleet's consumer with this id, while it lives."""
-        try:
-            identity = Identity(**json.loads((self.state_folder(consumer_id) / "pid.json").read_text()))
-        except (FileNotFoundError, ValueError):
-            return None
-        process = identity.process()
-        return process.pid if process else None
+        return consumer_pid(self.state_folder(consumer_id))
 
     def an_owner(self) -> int:
         """Some consumer that owns partitions now and runs."""

@@ -1,5 +1,6 @@
 """What a chaos run is made of: `headgate` commands as processes of ours, and loads that keep count."""
 
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from headgate.errors import KafkaUnavailable
 from headgate.failpoints import ENVIRONMENT as FAILPOINTS
-from headgate.fleet.processes import MARK
+from headgate.fleet.processes import MARK, Identity
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_report import LoadReport
 
@@ -35,9 +36,10 @@ def wait_until(condition: Callable[[], bool], what: str, deadline_s: float) -> N
 class Command:
     """One `headgate …` process of ours; what it prints goes to a file."""
 
-    def __init__(self, arguments: list[str], output: Path, failpoints: Path | None) -> None:
+    def __init__(self, arguments: list[str], output: Path, failpoints: Path | None, quick_jvm: bool = True) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in (MARK, FAILPOINTS)}
-        environment["JAVA_TOOL_OPTIONS"] = QUICK_JVM
+        if quick_jvm:
+            environment["JAVA_TOOL_OPTIONS"] = QUICK_JVM
         if failpoints is not None:
             environment[FAILPOINTS] = str(failpoints)
         self.output = output
@@ -75,6 +77,16 @@ class Command:
 
     def said(self) -> str:
         return self.output.read_text(errors="replace")
+
+
+def consumer_pid(folder: Path) -> int | None:
+    """Of the fleet's consumer that lives in this folder, while it does."""
+    try:
+        identity = Identity(**json.loads((folder / "pid.json").read_text()))
+    except (FileNotFoundError, ValueError):
+        return None
+    process = identity.process()
+    return process.pid if process else None
 
 
 class Load:

@@ -15,6 +15,7 @@ from headgate.kafka.offsets import end_offsets
 from headgate.lake.tables import load_table, open_catalog
 from tests.chaos.harness import ROLES
 from tests.chaos.judgement import LagSample, LakeSample, ProcessSample
+from tests.chaos.parts import consumer_pid
 from tests.chaos.soak_run import SoakRun
 
 _LAG_EVERY_S = 1.0
@@ -69,8 +70,15 @@ class Sampler:
         for role in ROLES:
             for command in self._run.role(role):
                 yield from self._sample(role, command.pid, command.pid)
-        for file in self._run.home.glob("consumers/*/pid.json"):
-            pid = self._run.pid(int(file.parent.name))
+        neighbour = self._run.neighbour
+        if neighbour is not None and (pid := neighbour.pid) is not None:
+            yield from self._sample("neighbour's run", pid, pid)
+            yield from self._look_at_consumers(neighbour.home)
+        yield from self._look_at_consumers(self._run.home)
+
+    def _look_at_consumers(self, home: Path) -> Iterator[ProcessSample]:
+        for file in home.glob("consumers/*/pid.json"):
+            pid = consumer_pid(file.parent)
             if pid is None:
                 continue
             yield from self._sample("consumer, Python", pid, pid)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from headgate.kafka.load_records import FIELDS_DDL
 
-STEADY, BURSTS, ODD = "steady", "bursts", "odd"
+STEADY, BURSTS, ODD, CALM = "steady", "bursts", "odd", "calm"
 RAW_ID = "CAST(split_part(decode(value), ' ', 1) AS INT)"
 """Where the id of a raw record is, for DuckDB."""
 
@@ -16,6 +16,8 @@ class Scene:
     """Topic → table. The steady topic is raw, all others are JSON."""
     partitions: int
     """Of each topic, at first."""
+    name: str = "chaos"
+    most_consumers: int = 4
     batch: str = "200 kB"
     rate_cap: str = "200 kB/s"
     """What a consumer reads in one cycle, and a second, at most: how fast it catches up."""
@@ -27,6 +29,8 @@ class Scene:
 
     def yaml(self, bootstrap: str) -> str:
         return _PIPELINE.format(
+            name=self.name,
+            most_consumers=self.most_consumers,
             bootstrap=bootstrap,
             topics=", ".join(self.tables),
             tables="".join(_table(topic, table) for topic, table in self.tables.items()),
@@ -48,7 +52,7 @@ def _table(topic: str, table: str) -> str:
 
 
 _PIPELINE = """\
-name: chaos
+name: {name}
 home: .
 kafka:
   brokers: {bootstrap}
@@ -80,7 +84,7 @@ controller:
   discover_s: 2 s
 fleet:
   kind: processes
-  max_consumers: 4
+  max_consumers: {most_consumers}
   start_deadline_s: {start_deadline}
   stop_deadline_s: 20 s
 """
@@ -97,3 +101,15 @@ SOAK = Scene(
     upkeep="maintain_every_s: 45 s\ntarget_file_bytes: 8 MB\norphan_age_s: 2 min",
 )
 """Upkeep far more often than anybody needs it, and orphans swept as young as the consumers' deadlines allow."""
+
+NEIGHBOUR = Scene(
+    {CALM: "lake.calm"},
+    partitions=3,
+    name="neighbour",
+    most_consumers=1,
+    batch=SOAK.batch,
+    rate_cap=SOAK.rate_cap,
+    start_deadline=SOAK.start_deadline,
+    slo=SOAK.slo,
+    upkeep=SOAK.upkeep,
+)

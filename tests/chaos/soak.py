@@ -59,7 +59,6 @@ def soak(run: SoakRun, conductor: Conductor, sampler: Sampler, minutes: float, a
     """Until the time is over or it is asked to stop; returns how long that was."""
     told = 0
     while run.now_s() < 60 * minutes and not asked.to_stop:
-        run.spares = run.now_s() >= 30 * minutes
         conductor.turn()
         run.revive()
         run.upkeep_turn(_MAINTAIN_EVERY_S)

@@ -32,7 +32,8 @@ _ABOUT_FAULTS = (
     "start until the lag is back under what it was before the storm, or under what is written in half the time that "
     "the SLO allows, for 5 s; where faults overlap it is that of all of them together. A fault that could not happen "
     "(nobody to suffer it, step not reached) is not counted: {not_now} were not. In the second half nothing ends the "
-    "oldest consumer, the controller, the committer or the monitor, so that one process of each grows old."
+    "controller, the committer or the monitor, so that one process of each grows old. Consumers come and go with "
+    "the load; a second pipeline on the same brokers, with one consumer that nobody hurts, grows old as a whole."
 )
 _ABOUT_LATENCY = (
     "A fault window lasts from a fault's start until {allowance_s:g} s after its end; windows cover {share:.0%} of the "

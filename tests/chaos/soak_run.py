@@ -11,7 +11,6 @@ from math import cos, pi
 from pathlib import Path
 from typing import Any, TypeVar
 
-import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions
 
@@ -23,7 +22,9 @@ from headgate.simulation.workload_shapes import Steady
 from tests.chaos import parts
 from tests.chaos.harness import BAD_SHARE, RECORD_BYTES, ChaosRun
 from tests.chaos.judgement import Command
+from tests.chaos.neighbour import Neighbour
 from tests.chaos.parts import Load, wait_until
+from tests.chaos.reckoning import Outcome
 from tests.chaos.scene import BURSTS, ODD, SOAK, STEADY
 
 TOTAL_BYTES_PER_S = {STEADY: 84_000.0, BURSTS: 36_000.0}
@@ -87,10 +88,18 @@ class SoakRun(ChaosRun):
         self.dials: dict[str, Dial] = {}
         self._dialled: dict[str, Load] = {}
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="soak")
-        self.spares = False
-        """In the second half the oldest consumer is left alone, so that one of them grows old."""
+        self.neighbour: Neighbour | None = None
         self._upkeep: tuple[parts.Command, float] | None = None
         self.upkeep: list[Command] = []
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        self.neighbour = Neighbour(
+            self.home / "neighbour",
+            self.kafka.bootstrap,
+            lambda topics: prepare_topics(self._admin, topics),
+            lambda topic, workload: self.generator(topic, workload, "json", 0.0),
+        )
 
     def begin(self) -> None:
         """From here on it counts: the pipeline runs."""
@@ -163,8 +172,6 @@ class SoakRun(ChaosRun):
     def a_consumer(self, chance: random.Random) -> tuple[int, int]:
         """Id and pid of some consumer that owns partitions and may be ended."""
         running = {n: pid for n in self.watch.owners() if (pid := self.pid(n)) is not None}
-        if self.spares and running:
-            running.pop(min(running, key=lambda n: psutil.Process(running[n]).create_time()))
         if not running:
             raise NotNow("no consumer to spare")
         number = chance.choice(sorted(running))
@@ -209,7 +216,19 @@ class SoakRun(ChaosRun):
             wait_until(lambda: self._upkeep is None or not self._upkeep[0].runs, "the last round of upkeep to end", 120)
             self.upkeep_turn(0)
 
+    def finish(self) -> Outcome:
+        assert self.neighbour is not None
+        mine, other = super().finish(), self.neighbour.finish(self.drain_deadline_s)
+        return Outcome(
+            mine.acknowledged + other.acknowledged,
+            mine.rows + other.rows,
+            mine.rejected + other.rejected,
+            mine.violations + other.violations,
+        )
+
     def _clear_away(self) -> None:
+        if self.neighbour is not None:
+            self.neighbour.clear_away()
         if self._upkeep is not None and self._upkeep[0].runs:
             self._upkeep[0].kill()
         super()._clear_away()
