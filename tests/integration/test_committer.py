@@ -22,7 +22,8 @@ from headgate.kafka.java_programs import run_kafka_tool
 from headgate.lake.commit import TableCommitter
 from headgate.lake.committer import Committer
 from headgate.lake.ledger import LEDGER, decode_ledger, read_ledger, summary
-from headgate.lake.maintenance import expire_snapshots, sweep_orphans
+from headgate.lake.maintenance import expire_snapshots
+from headgate.lake.sweep import sweep_orphans
 from headgate.lake.tables import open_catalog, table_location
 from headgate.model import Announcement, Range, TopicPartition
 from headgate.model.messages import CommitRecord, LedgerState, Verdict

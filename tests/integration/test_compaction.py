@@ -24,12 +24,14 @@ from typer.testing import CliRunner
 from headgate import failpoints
 from headgate.cli.main import app
 from headgate.config.loader import load_pipeline
+from headgate.config.pipeline import Lake as LakeConfig
 from headgate.config.pipeline import Pipeline
+from headgate.errors import LakeError
 from headgate.lake import compaction
 from headgate.lake.commit import TableCommitter
 from headgate.lake.compaction import REPLACED_TAG, Compaction, compact
 from headgate.lake.ledger import read_ledger
-from headgate.lake.maintenance import sweep_orphans
+from headgate.lake.sweep import sweep_orphans
 from headgate.lake.tables import open_catalog, table_location
 from headgate.lake.turns import CALL, GivingWay, ask_for_turn
 from headgate.lake.upkeep import Maintainer, maintain
@@ -60,10 +62,19 @@ class Lake:
         self.committer = TableCommitter(self.catalog, self.pipeline.lake, self.pipeline.tables[0])
         self.next = 0
 
-    def commit(self, times: int = 1, extra: tuple[tuple[str, str, pa.DataType, Any], ...] = ()) -> None:
+    @property
+    def folder(self) -> Path:
+        return Path(table_location(self.pipeline.lake, NAME))
+
+    def commit(
+        self,
+        times: int = 1,
+        extra: tuple[tuple[str, str, pa.DataType, Any], ...] = (),
+        folder: Path | None = None,
+    ) -> None:
         for _ in range(times):
             start, self.next = self.next, self.next + 10
-            folder = Path(table_location(self.pipeline.lake, NAME)) / "data"
+            folder = folder or self.folder / "data"
             columns = {name: pa.array([value] * 10, arrow) for name, _, arrow, value in extra}
             path = write_file(folder / f"{start:06d}.parquet", (Range(T0, start, self.next),), columns)
             schema = spark_schema(*((name, kind) for name, kind, _, _ in extra))
@@ -149,7 +160,7 @@ def test_replaced_files_stay_until_readers_had_their_time_and_are_swept_then(tmp
     lake = Lake(tmp_path, keep_snapshots=1)
     lake.commit(6)
     replaced = lake.files()
-    settings = lake.pipeline.lake.model_copy(update={"orphan_age_s": 1e-6})  # every file counts as old
+    settings = every_file_is_old(lake)
     lake.compact()
     lake.commit(1)
     assert sum(tag.startswith(REPLACED_TAG) for tag in lake.table.refs()) == 1
@@ -220,10 +231,43 @@ def test_a_compaction_killed_in_the_middle_costs_nothing_and_the_next_one_goes_o
     assert lake.compact().into == 1
     lake.assert_exact()
     # What the killed one wrote in vain is an orphan, and nothing else is.
-    old = lake.pipeline.lake.model_copy(update={"orphan_age_s": 1e-6})
+    old = every_file_is_old(lake)
     orphans = [path for path in sweep_orphans(lake.catalog, NAME, old, remove=True).orphans if "/data/" in path]
     assert len(orphans) == (1 if step == "compact.written" else 0)
     lake.assert_exact()
+
+
+def test_a_sweep_knows_files_in_use_by_whichever_path_their_writer_reached_the_warehouse(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.commit(2)
+    (tmp_path / "link").symlink_to(lake.pipeline.home)
+    lake.commit(2, folder=tmp_path / "link" / lake.folder.relative_to(lake.pipeline.home) / "data")
+    orphan = lake.folder / "data" / "orphan.parquet"
+    orphan.touch()
+    swept = sweep_orphans(lake.catalog, NAME, every_file_is_old(lake), remove=True).orphans
+    assert [path for path in swept if "/data/" in path] == [str(orphan)]
+    lake.assert_exact()
+
+
+def test_nothing_is_swept_while_a_file_in_use_is_not_where_the_table_is(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.commit(3)
+    orphan, (first, *_) = lake.folder / "data" / "orphan.parquet", sorted(lake.files())
+    orphan.touch()
+    moved = Path(first).rename(lake.folder / "data" / "moved.parquet")  # the only copy, and nobody refers to it
+    for remove in (False, True):
+        with pytest.raises(LakeError, match=rf"nothing of {NAME} is swept: 1 files .* such as {first}"):
+            sweep_orphans(lake.catalog, NAME, every_file_is_old(lake), remove)
+    assert moved.rename(first).exists()
+    lake.commit(1, folder=tmp_path / "elsewhere")
+    with pytest.raises(LakeError, match=r"such as .*/elsewhere/000030\.parquet"):
+        sweep_orphans(lake.catalog, NAME, every_file_is_old(lake), remove=True)
+    assert orphan.exists()
+    lake.assert_exact()
+
+
+def every_file_is_old(lake: Lake) -> LakeConfig:
+    return lake.pipeline.lake.model_copy(update={"orphan_age_s": 1e-6})
 
 
 def test_rows_that_someone_deleted_meanwhile_do_not_come_back(tmp_path: Path) -> None:

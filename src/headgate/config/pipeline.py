@@ -222,7 +222,8 @@ def _found(pattern: str | None, topic: str) -> bool:
 
 
 def _absolute(path: str, info: ValidationInfo) -> Path:
-    return (folder_of(info) / Path(path).expanduser()).absolute()
+    """Without links, so that everybody who opens the file by whichever path writes to the same place."""
+    return (folder_of(info) / Path(path).expanduser()).resolve()
 
 
 @dataclass(frozen=True, slots=True)

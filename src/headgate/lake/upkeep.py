@@ -13,7 +13,8 @@ from pyiceberg.catalog import Catalog
 from headgate.config.pipeline import Lake, Pipeline
 from headgate.config.table import REJECTED_SUFFIX, SKIPPED_SUFFIX
 from headgate.lake.compaction import NOBODY_ELSE, Compaction, compact, plan_compaction
-from headgate.lake.maintenance import Sweep, expirable, expire_snapshots, release_replaced, sweep_orphans
+from headgate.lake.maintenance import expirable, expire_snapshots, release_replaced
+from headgate.lake.sweep import Sweep, sweep_orphans
 from headgate.lake.tables import load_table, open_catalog
 
 log = logging.getLogger(__name__)
