@@ -12,6 +12,7 @@ from headgate.controller.health_values import (
     Finding,
     KafkaFacts,
     LakeFacts,
+    LedgerFacts,
     PartitionFacts,
     TableFacts,
     TopicFacts,
@@ -52,6 +53,7 @@ LAKE = LakeFacts(
     catalog="headgate",
     tables=(TableFacts("lake.t", 50, 50_000_000, 30, NOW_MS - 1000),),
     missing_tables=(),
+    ledgers=LedgerFacts({A0: 100, A1: 40}),
     keep_snapshots=30,
     target_file_bytes=128_000_000,
     disk=(50, 100),
@@ -111,6 +113,7 @@ def test_what_is_wrong_in_kafka_is_told_with_evidence_and_advice(
     ("check", "change", "expected", "evidence"),
     [
         ("catalog", {"missing_tables": ("lake.u",)}, "warn", "not there yet: lake.u"),
+        ("ledger", {"ledgers": LedgerFacts({}, ("lake.t: no snapshot carries it",))}, "fail", "lake.t: no snapshot"),
         # 200 files of 1 MB, where a quarter of the target is 32 MB.
         ("files", {"tables": (TableFacts("lake.t", 200, 200_000_000, 1, 0),)}, "warn", "200 files of 1 MB"),
         ("files", {"tables": (TableFacts("lake.t", 100, 100_000_000, 1, 0),)}, "ok", "100 data files"),
@@ -127,6 +130,12 @@ def test_what_is_wrong_in_the_lake_is_told_with_evidence_and_advice(
     found = verdict(check, lake=replace(LAKE, **change))
     assert (found.verdict, bool(found.advice)) == (expected, expected != "ok")
     assert evidence in found.evidence
+
+
+def test_a_ledger_that_cannot_be_read_leaves_the_groups_offsets_unknown_and_all_else_of_kafka_known() -> None:
+    findings = {f.check: f.verdict for f in diagnose(Facts(NOW_MS, replace(KAFKA, astray=None), LAKE))}
+    assert {check for check, found in findings.items() if found is not Verdict.ok} == {"group"}
+    assert findings["group"] is Verdict.unknown
 
 
 def test_without_an_answer_one_check_fails_and_those_that_depend_on_it_are_unknown() -> None:

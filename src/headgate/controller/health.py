@@ -80,6 +80,8 @@ def retention(kafka: KafkaFacts, now_ms: int) -> Finding:
 
 
 def group(kafka: KafkaFacts, now_ms: int) -> Finding:
+    if kafka.astray is None:
+        return Finding("group", Verdict.unknown, "the ledger could not be read")
     if kafka.astray:
         return Finding(
             "group",
@@ -194,6 +196,18 @@ def catalog(facts: Facts) -> Finding:
     return Finding("catalog", Verdict.ok, f"{facts.lake.catalog} answers, {len(facts.lake.tables)} tables")
 
 
+def ledger(lake: LakeFacts, now_ms: int) -> Finding:
+    """Does every table say where to go on?"""
+    if lake.ledgers.unread:
+        return Finding(
+            "ledger",
+            Verdict.fail,
+            _some(lake.ledgers.unread),
+            "nothing is committed there until it can be read; docs/recover.md, The lake, says how to get it back",
+        )
+    return Finding("ledger", Verdict.ok, f"{len(lake.ledgers.positions):,} partitions")
+
+
 def files(lake: LakeFacts, now_ms: int) -> Finding:
     worst = max(lake.tables, key=lambda t: t.files if _are_small(t, lake) else 0, default=None)
     if worst is None or not _are_small(worst, lake):
@@ -244,7 +258,7 @@ OF_KAFKA: tuple[Callable[[KafkaFacts, int], Finding], ...] = (
     rejected,
     hot,
 )
-OF_LAKE: tuple[Callable[[LakeFacts, int], Finding], ...] = (files, snapshots, disk)
+OF_LAKE: tuple[Callable[[LakeFacts, int], Finding], ...] = (ledger, files, snapshots, disk)
 
 
 def diagnose(facts: Facts) -> tuple[Finding, ...]:

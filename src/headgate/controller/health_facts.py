@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from headgate.controller.health_values import (
     Facts,
     KafkaFacts,
     LakeFacts,
+    LedgerFacts,
     PartitionFacts,
     TableFacts,
     TopicFacts,
@@ -52,7 +53,8 @@ _MIRROR_WAIT_S = 3.0
 def facts_of(pipeline: Pipeline) -> Facts:
     """Asks everybody; whoever does not answer is described by why."""
     catalog, lake = _lake(pipeline)
-    kafka = _kafka(pipeline, catalog)
+    ledgers = lake.ledgers if isinstance(lake, LakeFacts) else LedgerFacts({}, (lake,))
+    kafka = _kafka(pipeline, ledgers, lambda: _ledgers(pipeline, catalog))
     return Facts(int(time.time() * 1000), kafka, lake)
 
 
@@ -65,16 +67,37 @@ def _lake(pipeline: Pipeline) -> tuple[Catalog | None, LakeFacts | str]:
             catalog = open_catalog(lake)
             found = {name: load_table(catalog, name) for name in found}
     except Exception as error:  # noqa: BLE001 — catalogs fail in ways of their own; all are shown
-        return None, pipeline.redact(str(error).splitlines()[0] if str(error) else repr(error))
+        return None, _first_line(pipeline, error)
     facts = LakeFacts(
         catalog=lake.catalog_name,
         tables=tuple(_table(name, table) for name, table in found.items() if table is not None),
         missing_tables=tuple(name for name, table in found.items() if table is None),
+        ledgers=_ledgers(pipeline, catalog),
         keep_snapshots=lake.keep_snapshots,
         target_file_bytes=lake.target_file_bytes,
         disk=_disk(Path(lake.warehouse)) if lake.is_local else None,
     )
     return catalog, facts
+
+
+def _first_line(pipeline: Pipeline, error: Exception) -> str:
+    return pipeline.redact(str(error).splitlines()[0] if str(error) else repr(error))
+
+
+def _ledgers(pipeline: Pipeline, catalog: Catalog | None) -> LedgerFacts:
+    """The slowest table's position of each partition, from the lake itself."""
+    slowest: dict[TopicPartition, int] = {}
+    unread = []
+    for name in [table.name for table in pipeline.tables] if catalog is not None else ():
+        try:
+            table = load_table(catalog, name) if catalog is not None else None
+            following = read_ledger(table).next if table is not None else {}
+        except Exception as error:  # noqa: BLE001 — as above; the other tables' are told all the same
+            unread.append(f"{name}: {_first_line(pipeline, error)}")
+            continue
+        for partition, at in following.items():
+            slowest[partition] = min(at, slowest.get(partition, at))
+    return LedgerFacts(slowest, tuple(unread))
 
 
 def _is_unmade(lake: Lake) -> bool:
@@ -101,10 +124,10 @@ def _disk(warehouse: Path) -> tuple[int, int]:
     return usage.free, usage.total
 
 
-def _kafka(pipeline: Pipeline, catalog: Catalog | None) -> KafkaFacts | str:
+def _kafka(pipeline: Pipeline, ledgers: LedgerFacts, ledgers_now: Callable[[], LedgerFacts]) -> KafkaFacts | str:
     settings = librdkafka_settings(pipeline)
     try:
-        return _ask_brokers(pipeline, settings, AdminClient(dict(settings)), catalog)
+        return _ask_brokers(pipeline, settings, AdminClient(dict(settings)), ledgers, ledgers_now)
     except KafkaException as error:
         return pipeline.redact(error.args[0].str())
     except Outdated:
@@ -114,7 +137,11 @@ def _kafka(pipeline: Pipeline, catalog: Catalog | None) -> KafkaFacts | str:
 
 
 def _ask_brokers(
-    pipeline: Pipeline, settings: Mapping[str, Any], admin: AdminClient, catalog: Catalog | None
+    pipeline: Pipeline,
+    settings: Mapping[str, Any],
+    admin: AdminClient,
+    ledgers: LedgerFacts,
+    ledgers_now: Callable[[], LedgerFacts],
 ) -> KafkaFacts:
     try:
         listed = admin.list_topics(timeout=_DEADLINE_S)
@@ -123,7 +150,6 @@ def _ask_brokers(
     names = Topics(pipeline.name)
     has_run = names.control in listed.topics
     partitions = partitions_where(admin, lambda topic: bool(pipeline.tables_of(topic)), _DEADLINE_S)
-    ledger = _ledger(pipeline, catalog)
     heard = _listen(settings, names) if has_run else _Heard([], (), [])
     commits = [r.message for r in heard.commits if isinstance(r.message, CommitRecord)]
     measured = next((r.message for r in reversed(heard.words) if isinstance(r.message, Measurement)), None)
@@ -132,8 +158,8 @@ def _ask_brokers(
         missing_topics=tuple(topic for topic in pipeline.topics if topic not in listed.topics),
         has_run=has_run,
         topics=_topics(admin, {p.topic for p in partitions}),
-        partitions=_partitions(settings, admin, pipeline, partitions, ledger),
-        astray=_astray(pipeline, settings, catalog, ledger),
+        partitions=_partitions(settings, admin, pipeline, partitions, ledgers.positions),
+        astray=_astray(pipeline, settings, ledgers, ledgers_now),
         rates=tuple(
             (TopicPartition(r.topic, r.partition), r.bytes_per_s * len(pipeline.tables_of(r.topic)))
             for r in (measured.rates if measured else ())
@@ -153,16 +179,6 @@ def _topics(admin: AdminClient, names: Iterable[str]) -> tuple[TopicFacts, ...]:
         TopicFacts(name, its.get("cleanup.policy", "delete"), int(its.get("retention.ms", -1)))
         for name, its in configured.items()
     )
-
-
-def _ledger(pipeline: Pipeline, catalog: Catalog | None) -> dict[TopicPartition, int]:
-    """The slowest table's position of each partition, from the lake itself."""
-    slowest: dict[TopicPartition, int] = {}
-    for config in pipeline.tables if catalog is not None else ():
-        table = load_table(catalog, config.name) if catalog is not None else None
-        for partition, following in (read_ledger(table).next if table is not None else {}).items():
-            slowest[partition] = min(following, slowest.get(partition, following))
-    return slowest
 
 
 def _partitions(
@@ -187,18 +203,20 @@ def _partitions(
 
 
 def _astray(
-    pipeline: Pipeline, settings: Mapping[str, Any], catalog: Catalog | None, before: Positions
-) -> tuple[str, ...]:
+    pipeline: Pipeline, settings: Mapping[str, Any], before: LedgerFacts, ledgers_now: Callable[[], LedgerFacts]
+) -> tuple[str, ...] | None:
     """Group offsets are written a moment after each commit: right is whatever the ledger was while we asked."""
-    if catalog is None or not before:
-        return ()
-    for look in range(2):
-        mirrored = group_offsets(settings, pipeline.group, before, _DEADLINE_S)
-        after = _ledger(pipeline, catalog)
+    if before.unread:
+        return None
+    for look in range(2 if before.positions else 0):
+        mirrored = group_offsets(settings, pipeline.group, before.positions, _DEADLINE_S)
+        after = ledgers_now()
+        if after.unread:
+            return None
         astray = tuple(
             f"{p} {mirrored.get(p, 'none')} instead of {at}"
-            for p, at in sorted(before.items())
-            if not at <= mirrored.get(p, -1) <= after.get(p, at)
+            for p, at in sorted(before.positions.items())
+            if not at <= mirrored.get(p, -1) <= after.positions.get(p, at)
         )
         if not astray or look:
             return astray

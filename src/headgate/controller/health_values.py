@@ -1,5 +1,6 @@
 """The values `headgate doctor` deals in: facts go into its checks, findings come out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -61,8 +62,8 @@ class KafkaFacts:
     has_run: bool
     topics: tuple[TopicFacts, ...]
     partitions: tuple[PartitionFacts, ...]
-    astray: tuple[str, ...]
-    """Partitions whose group offset is not where the ledger is, in words."""
+    astray: tuple[str, ...] | None
+    """Partitions whose group offset is not where the ledger is, in words; None if the ledger could not be read."""
     rates: tuple[tuple[TopicPartition, float], ...]
     """What one consumer would have to read for each partition, in bytes per second, for all its tables."""
     capacity_bytes_per_s: float
@@ -86,10 +87,19 @@ class TableFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerFacts:
+    positions: Mapping[TopicPartition, int]
+    """Of the slowest table that has a partition."""
+    unread: tuple[str, ...] = ()
+    """Tables whose ledger could not be read, and why."""
+
+
+@dataclass(frozen=True, slots=True)
 class LakeFacts:
     catalog: str
     tables: tuple[TableFacts, ...]
     missing_tables: tuple[str, ...]
+    ledgers: LedgerFacts
     keep_snapshots: int
     target_file_bytes: int
     disk: tuple[int, int] | None
