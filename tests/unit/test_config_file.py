@@ -242,10 +242,10 @@ WRONG = {
         "must exceed monitor.poll_s (1 s)",
     ),
     "swept before committed": (
-        GOOD + "lake:\n  orphan_age_s: 30 s\n",
+        GOOD + "lake:\n  orphan_age_s: 119 s\n",
         1,
         "consumer.commit_deadline_s",
-        "must be below lake.orphan_age_s (30 s)",
+        "must be at most half of lake.orphan_age_s (119 s)",
     ),
     "quantile": (GOOD + "slo:\n  quantile: 99\n", 8, "slo.quantile", "must be less than 1"),
     "port": (GOOD + "metrics_port: 70000\n", 7, "metrics_port", "must be at most 65535"),

@@ -49,8 +49,9 @@ class Lake(Section):
     )
     orphan_age_s: Seconds = Field(
         default=86_400.0,
-        description="Files in no table and older than this, in seconds, are swept. Default 1 day. It must exceed "
-        "consumer.commit_deadline_s, or files that are still to be committed would be swept.",
+        description="Files in no table and older than this, in seconds, are swept. Default 1 day. At least twice "
+        "consumer.commit_deadline_s: from half of it on, counted from the beginning of its cycle, a file is not "
+        "committed any more, so that no sweep can meet a commit.",
     )
     target_file_bytes: Bytes = Field(
         default=128_000_000,
