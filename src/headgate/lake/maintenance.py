@@ -49,17 +49,17 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
     table = load_table(catalog, name)
     if table is None:
         return 0
-    carrier = ledger_snapshot(table)
-    if carrier is not None and table.refs()[LEDGER_TAG].snapshot_id != carrier.snapshot_id:
-        # It was rolled back: without the tag, expiry could cut off the way to the ledger now in force.
-        single_attempt(table).manage_snapshots().create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
-        table.refresh()
     expired = expirable(table, lake)
-    if not expired:
-        return 0
-    keep_skips(catalog, lake, table, expired)
+    if expired:
+        keep_skips(catalog, lake, table, expired)
+    carrier, tag = ledger_snapshot(table), table.refs().get(LEDGER_TAG)
     try:
-        single_attempt(table).maintenance.expire_snapshots().by_ids(expired).commit()
+        if carrier is not None and (tag is None or tag.snapshot_id != carrier.snapshot_id):
+            # Rolled back, or dropped: without the tag, expiry could cut off the way to the ledger now in force.
+            single_attempt(table).manage_snapshots().create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
+            table.refresh()
+        if expired:
+            single_attempt(table).maintenance.expire_snapshots().by_ids(expired).commit()
     except _MET_ANOTHER as error:
         log.info("expiry of %s met another commit; it will happen after the next ones: %.200s", name, error)
         return 0
