@@ -1,5 +1,8 @@
 """The `lake` part of a pipeline file: catalog, warehouse, and how snapshots come and go."""
 
+from pathlib import Path
+from urllib.parse import urlparse
+
 from pydantic import Field
 
 from headgate.config.kafka import Setting
@@ -71,6 +74,9 @@ class Lake(Section):
         return {"warehouse": self.warehouse, **self.catalog}
 
     @property
-    def is_local(self) -> bool:
-        """Whether the warehouse is a folder of this machine."""
-        return "://" not in self.warehouse
+    def local_folder(self) -> Path | None:
+        """The warehouse if it is a folder of this machine."""
+        uri = urlparse(self.warehouse)
+        if uri.scheme == "file":
+            return Path(uri.path)
+        return None if "://" in self.warehouse else Path(self.warehouse)

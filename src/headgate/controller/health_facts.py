@@ -14,6 +14,7 @@ from pyiceberg.table import Table as IcebergTable
 from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Lake, Pipeline
 from headgate.controller.health_values import (
+    DiskFacts,
     Facts,
     KafkaFacts,
     LakeFacts,
@@ -38,6 +39,7 @@ from headgate.model.messages import (
     ControllerState,
     LedgerState,
     Measurement,
+    PartitionRate,
 )
 
 Positions = Mapping[TopicPartition, int]
@@ -55,7 +57,7 @@ def facts_of(pipeline: Pipeline) -> Facts:
     catalog, lake = _lake(pipeline)
     ledgers = lake.ledgers if isinstance(lake, LakeFacts) else LedgerFacts({}, (lake,))
     kafka = _kafka(pipeline, ledgers, lambda: _ledgers(pipeline, catalog))
-    return Facts(int(time.time() * 1000), kafka, lake)
+    return Facts(int(time.time() * 1000), kafka, lake, _disks(pipeline))
 
 
 def _lake(pipeline: Pipeline) -> tuple[Catalog | None, LakeFacts | str]:
@@ -75,7 +77,6 @@ def _lake(pipeline: Pipeline) -> tuple[Catalog | None, LakeFacts | str]:
         ledgers=_ledgers(pipeline, catalog),
         keep_snapshots=lake.keep_snapshots,
         target_file_bytes=lake.target_file_bytes,
-        disk=_disk(Path(lake.warehouse)) if lake.is_local else None,
     )
     return catalog, facts
 
@@ -118,10 +119,15 @@ def _table(name: str, table: IcebergTable) -> TableFacts:
     )
 
 
-def _disk(warehouse: Path) -> tuple[int, int]:
-    existing = next(place for place in (warehouse, *warehouse.parents) if place.exists())
+def _disks(pipeline: Pipeline) -> tuple[DiskFacts, ...]:
+    places = {"home": pipeline.home, "the warehouse": pipeline.lake.local_folder}
+    return tuple(_disk(what, folder) for what, folder in places.items() if folder is not None)
+
+
+def _disk(what: str, folder: Path) -> DiskFacts:
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
     usage = shutil.disk_usage(existing)
-    return usage.free, usage.total
+    return DiskFacts(what, usage.free, usage.total)
 
 
 def _kafka(pipeline: Pipeline, ledgers: LedgerFacts, ledgers_now: Callable[[], LedgerFacts]) -> KafkaFacts | str:
@@ -153,16 +159,17 @@ def _ask_brokers(
     heard = _listen(settings, names) if has_run else _Heard([], (), [])
     commits = [r.message for r in heard.commits if isinstance(r.message, CommitRecord)]
     measured = next((r.message for r in reversed(heard.words) if isinstance(r.message, Measurement)), None)
+    rates = {TopicPartition(r.topic, r.partition): r for r in (measured.rates if measured else ())}
     return KafkaFacts(
         brokers=len(listed.brokers),
         missing_topics=tuple(topic for topic in pipeline.topics if topic not in listed.topics),
         has_run=has_run,
         topics=_topics(admin, {p.topic for p in partitions}),
-        partitions=_partitions(settings, admin, pipeline, partitions, ledgers.positions),
+        partitions=_partitions(settings, admin, pipeline, partitions, ledgers.positions, rates),
         astray=_astray(pipeline, settings, ledgers, ledgers_now),
         rates=tuple(
-            (TopicPartition(r.topic, r.partition), r.bytes_per_s * len(pipeline.tables_of(r.topic)))
-            for r in (measured.rates if measured else ())
+            (partition, rate.bytes_per_s * len(pipeline.tables_of(partition.topic)))
+            for partition, rate in rates.items()
         ),
         capacity_bytes_per_s=pipeline.policy.consumer_capacity_bytes_per_s,
         voices=voices(heard.words),
@@ -176,7 +183,12 @@ def _ask_brokers(
 def _topics(admin: AdminClient, names: Iterable[str]) -> tuple[TopicFacts, ...]:
     configured = topic_settings(admin, sorted(names), _DEADLINE_S)
     return tuple(
-        TopicFacts(name, its.get("cleanup.policy", "delete"), int(its.get("retention.ms", -1)))
+        TopicFacts(
+            name,
+            its.get("cleanup.policy", "delete"),
+            int(its.get("retention.ms", -1)),
+            int(its.get("retention.bytes", -1)),
+        )
         for name, its in configured.items()
     )
 
@@ -187,6 +199,7 @@ def _partitions(
     pipeline: Pipeline,
     partitions: frozenset[TopicPartition],
     ledger: Positions,
+    rates: Mapping[TopicPartition, PartitionRate],
 ) -> tuple[PartitionFacts, ...]:
     if not partitions:
         return ()
@@ -196,10 +209,15 @@ def _partitions(
     furthest = sorted(unread, key=lambda p: unread[p] - ends[p])[:_MOST_AGES]
     ages = written_at_ms(settings, {p: unread[p] for p in furthest}) if furthest else {}
     return tuple(
-        PartitionFacts(p, begins[p], ends[p], ledger.get(p), ages.get(p))
+        PartitionFacts(p, begins[p], ends[p], ledger.get(p), ages.get(p), *_written_per_s(rates.get(p)))
         for p in sorted(partitions)
         if p in ends and p in begins
     )
+
+
+def _written_per_s(rate: PartitionRate | None) -> tuple[float, float]:
+    """Bytes and records."""
+    return (0.0, 0.0) if rate is None else (rate.bytes_per_s, rate.records_per_s)
 
 
 def _astray(

@@ -30,6 +30,8 @@ class TopicFacts:
     cleanup_policy: str
     retention_ms: int
     """-1 keeps everything."""
+    retention_bytes: int = -1
+    """Of each partition; -1 keeps everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,9 @@ class PartitionFacts:
     """Of the slowest table; None if no table's ledger knows it."""
     oldest_unread_ms: int | None = None
     """Timestamp of the first record the lake misses, where that was looked up."""
+    write_bytes_per_s: float = 0.0
+    """0 if it is not known."""
+    write_records_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +107,14 @@ class LakeFacts:
     ledgers: LedgerFacts
     keep_snapshots: int
     target_file_bytes: int
-    disk: tuple[int, int] | None
-    """Free and all bytes of the warehouse's disk; None if it is not on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFacts:
+    what: str
+    """Which part of the pipeline is on it."""
+    free_bytes: int
+    all_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +124,5 @@ class Facts:
     now_ms: int
     kafka: KafkaFacts | str
     lake: LakeFacts | str
+    disks: tuple[DiskFacts, ...]
+    """Of what is on this machine; where the catalog does not answer, a full disk may be why."""
