@@ -194,6 +194,17 @@ def test_what_is_kept_by_size_is_told_as_the_time_it_lasts_at_the_rate_it_is_wri
     assert (unknown.verdict, "a 5 GB" in unknown.evidence) == (Verdict.ok, True)
 
 
+def test_settings_that_may_not_be_read_leave_topics_and_retention_unknown_and_nothing_else() -> None:
+    kafka = replace(KAFKA, topics="Topic authorization failed.")
+    findings = {f.check: f for f in diagnose(Facts(NOW_MS, kafka, LAKE, DISKS))}
+    assert {c for c, f in findings.items() if f.verdict is not Verdict.ok} == {"topics", "retention"}
+    assert {findings[c].verdict for c in ("topics", "retention")} == {Verdict.unknown}
+    assert "DescribeConfigs" in findings["retention"].advice
+    # What can be seen without them still is.
+    gone = replace(kafka, missing_topics=("b",), partitions=(PartitionFacts(A0, 40, 50, 30),))
+    assert {verdict(check, gone).verdict for check in ("topics", "retention")} == {Verdict.fail}
+
+
 def test_a_ledger_that_cannot_be_read_leaves_the_groups_offsets_unknown_and_all_else_of_kafka_known() -> None:
     findings = {f.check: f.verdict for f in diagnose(Facts(NOW_MS, replace(KAFKA, astray=None), LAKE, DISKS))}
     assert {check for check, found in findings.items() if found is not Verdict.ok} == {"group"}

@@ -41,6 +41,8 @@ def topics(kafka: KafkaFacts, now_ms: int) -> Finding:
         return Finding(
             "topics", Verdict.fail, f"not there: {_some(kafka.missing_topics)}", "create them, or fix `topics`"
         )
+    if isinstance(kafka.topics, str):
+        return _not_allowed("topics", kafka.topics)
     if not kafka.topics:
         return Finding("topics", Verdict.warn, "topics_pattern matches no topic", "create one, or fix `topics_pattern`")
     compacted = [t.name for t in kafka.topics if "compact" in t.cleanup_policy]
@@ -65,6 +67,8 @@ def retention(kafka: KafkaFacts, now_ms: int) -> Finding:
             f"{gone:,} offsets were deleted before they were read: {_some([str(p.partition) for p in lost])}",
             "raise retention.ms or retention.bytes, then more consumers (fleet.max_consumers) to catch up",
         )
+    if isinstance(kafka.topics, str):
+        return _not_allowed("retention", kafka.topics)
     deleting = {t.name: t for t in kafka.topics if "delete" in t.cleanup_policy}
     limits = [
         limit
@@ -332,6 +336,10 @@ def diagnose(facts: Facts) -> tuple[Finding, ...]:
 
 def _not_asked(check: str, whom: str) -> Finding:
     return Finding(check, Verdict.unknown, f"{whom} did not answer")
+
+
+def _not_allowed(check: str, why: str) -> Finding:
+    return Finding(check, Verdict.unknown, f"settings cannot be read: {why}", "allow DescribeConfigs on the topics")
 
 
 def _some(names: Sequence[str]) -> str:

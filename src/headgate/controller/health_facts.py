@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as IcebergTable
@@ -180,8 +180,14 @@ def _ask_brokers(
     )
 
 
-def _topics(admin: AdminClient, names: Iterable[str]) -> tuple[TopicFacts, ...]:
-    configured = topic_settings(admin, sorted(names), _DEADLINE_S)
+def _topics(admin: AdminClient, names: Iterable[str]) -> tuple[TopicFacts, ...] | str:
+    """Reading settings is a permission of its own, and not one that ingestion needs."""
+    try:
+        configured = topic_settings(admin, sorted(names), _DEADLINE_S)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return str(error.args[0].str())
+        raise
     return tuple(
         TopicFacts(
             name,

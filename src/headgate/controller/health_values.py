@@ -65,7 +65,8 @@ class KafkaFacts:
     brokers: int
     missing_topics: tuple[str, ...]
     has_run: bool
-    topics: tuple[TopicFacts, ...]
+    topics: tuple[TopicFacts, ...] | str
+    """A text says why their settings may not be read."""
     partitions: tuple[PartitionFacts, ...]
     astray: tuple[str, ...] | None
     """Partitions whose group offset is not where the ledger is, in words; None if the ledger could not be read."""
