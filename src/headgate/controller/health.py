@@ -100,11 +100,15 @@ def retention(kafka: KafkaFacts, now_ms: int) -> Finding:
             f"kept for less than an hour: {_some(short)}",
             "a stop of the pipeline of that length loses records: raise retention.ms or retention.bytes",
         )
-    if kept_ms:
-        return Finding("retention", Verdict.ok, f"at least {_span(min(kept_ms.values()))}")
-    sized = [f"{t.name} {BYTES.format(t.retention_bytes)}" for t in deleting.values() if t.retention_bytes >= 0]
-    by_size = f"as much of each partition as retention.bytes says, at rates not known yet: {_some(sized)}"
-    return Finding("retention", Verdict.ok, by_size if sized else "kept for ever")
+    timed = {limit.partition.topic for limit in limits if limit.setting == "retention.bytes"}
+    sized = [
+        f"{topic.name} {BYTES.format(topic.retention_bytes)}"
+        for topic in deleting.values()
+        if topic.retention_bytes >= 0 and topic.name not in timed
+    ]
+    known = [f"at least {_span(min(kept_ms.values()))}"] if kept_ms else []
+    known += [f"at write rates not known yet, so much of each partition: {_some(sized)}"] if sized else []
+    return Finding("retention", Verdict.ok, "; ".join(known) or "kept for ever")
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,12 +89,12 @@ def _ledgers(pipeline: Pipeline, catalog: Catalog | None) -> LedgerFacts:
     """The slowest table's position of each partition, from the lake itself."""
     slowest: dict[TopicPartition, int] = {}
     unread = []
-    for name in [table.name for table in pipeline.tables] if catalog is not None else ():
+    for config in pipeline.tables:
         try:
-            table = load_table(catalog, name) if catalog is not None else None
-            following = read_ledger(table).next if table is not None else {}
+            table = None if catalog is None else load_table(catalog, config.name)
+            following = {} if table is None else read_ledger(table).next
         except Exception as error:  # noqa: BLE001 — as above; the other tables' are told all the same
-            unread.append(f"{name}: {_first_line(pipeline, error)}")
+            unread.append(f"{config.name}: {_first_line(pipeline, error)}")
             continue
         for partition, at in following.items():
             slowest[partition] = min(at, slowest.get(partition, at))
