@@ -63,7 +63,7 @@ class Guarded:
         }
 
     @property
-    def superuser(self) -> dict[str, str | int]:
+    def superuser(self) -> dict[str, str | int | float | bool]:
         return {"bootstrap.servers": self.bootstrap, "log_level": 2, **self.client("admin", "admin")}
 
     def allow(self, kind: ResourceType, name: str, *operations: AclOperation, prefix: bool = False) -> None:

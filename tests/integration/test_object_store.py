@@ -78,7 +78,7 @@ def test_a_warehouse_in_an_object_store_gets_every_record_once_rejects_too_and_u
         folder, files = "bucket/warehouse/lake/t/data", store(s3_endpoint)
         with files.open_output_stream(f"{folder}/orphan.parquet") as orphan:
             orphan.write(b"of a consumer that was killed")
-        old = run.pipeline.lake.model_copy(update={"orphan_age_s": 1e-6})  # every file counts as old
+        old = run.pipeline.lake.model_copy(update={"orphan_age_s": 0.01})  # every file counts as old
         first = maintain(open_catalog(old), "lake.t", old)
         assert first.compaction.files >= 12  # at least six of each value of c
         assert first.compaction.into == 2
