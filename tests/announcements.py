@@ -59,6 +59,7 @@ def announce(
     """An announcement of (topic, partition, start, end) ranges; rows default to what the ranges hold."""
     read = tuple(Range(TopicPartition(t, p), s, e) for t, p, s, e in ranges)
     held = sum(r.offsets for r in read) - sum(s.offsets for s in skips) - rejected
+    now_ms = int(time.time() * 1000)
     return Announcement(
         id=id or f"a{next(_numbers)}",
         table=table,
@@ -70,6 +71,7 @@ def announce(
         rejected_files=rejected_files,
         skips=skips,
         schema=schema or spark_schema(),
-        announced_at_ms=int(time.time() * 1000),
+        began_at_ms=now_ms,
+        announced_at_ms=now_ms,
         stats=CycleStats(records=held + rejected, rows=held if rows is None else rows, rejected=rejected),
     )

@@ -22,7 +22,8 @@ from headgate.kafka.java_programs import run_kafka_tool
 from headgate.lake.commit import TableCommitter
 from headgate.lake.committer import Committer
 from headgate.lake.ledger import LEDGER, decode_ledger, read_ledger, summary
-from headgate.lake.maintenance import expire_snapshots, sweep_orphans
+from headgate.lake.maintenance import expire_snapshots
+from headgate.lake.sweep import sweep_orphans
 from headgate.lake.tables import open_catalog, table_location
 from headgate.model import Announcement, Range, TopicPartition
 from headgate.model.messages import CommitRecord, LedgerState, Verdict
@@ -241,12 +242,12 @@ def test_announcements_whose_files_may_be_swept_are_refused_before_that(
         committer = TableCommitter(open_catalog(run.pipeline.lake), run.pipeline.lake, run.pipeline.tables[0])
         origins = {TopicPartition(run.topic("t"), 0): 0}
         late = made(run, 0, 0, 5)
-        late = replace(late, announced_at_ms=late.announced_at_ms - 301_000)
+        late = replace(late, began_at_ms=late.began_at_ms - 301_000)  # frozen in between: it is announced just now
         result = committer.commit([late], origins)
         assert [r.reason for r in result.refused] == [
-            "it was announced 0.1 hours ago; its files may be swept at any time"
+            "its cycle began 0.1 hours ago; its files may be swept at any time"
         ]
-        in_time = replace(late, id="in time", announced_at_ms=late.announced_at_ms + 10_000)
+        in_time = replace(late, id="in time", began_at_ms=late.began_at_ms + 10_000)
         assert committer.commit([in_time], origins).committed == (in_time,)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
+from prometheus_client import REGISTRY
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
@@ -24,18 +25,23 @@ from typer.testing import CliRunner
 from headgate import failpoints
 from headgate.cli.main import app
 from headgate.config.loader import load_pipeline
+from headgate.config.pipeline import Lake as LakeConfig
 from headgate.config.pipeline import Pipeline
+from headgate.config.table import REJECTED_SUFFIX, SKIPPED_SUFFIX
+from headgate.errors import LakeError
 from headgate.lake import compaction
 from headgate.lake.commit import TableCommitter
 from headgate.lake.compaction import REPLACED_TAG, Compaction, compact
-from headgate.lake.ledger import read_ledger
-from headgate.lake.maintenance import sweep_orphans
-from headgate.lake.tables import open_catalog, table_location
+from headgate.lake.ledger import LEDGER_TAG, ledger_snapshot, read_ledger
+from headgate.lake.maintenance import expire_snapshots
+from headgate.lake.sweep import sweep_orphans
+from headgate.lake.tables import create_table, open_catalog, table_location
 from headgate.lake.turns import CALL, GivingWay, ask_for_turn
 from headgate.lake.upkeep import Maintainer, maintain
 from headgate.lake.verify import verify_table
 from headgate.model import Range, TopicPartition
 from tests.announcements import announce, spark_schema, write_file
+from tests.integration.test_committer import InterruptedCatalog
 
 T0 = TopicPartition("t", 0)
 NAME = "lake.t"
@@ -60,10 +66,19 @@ class Lake:
         self.committer = TableCommitter(self.catalog, self.pipeline.lake, self.pipeline.tables[0])
         self.next = 0
 
-    def commit(self, times: int = 1, extra: tuple[tuple[str, str, pa.DataType, Any], ...] = ()) -> None:
+    @property
+    def folder(self) -> Path:
+        return Path(table_location(self.pipeline.lake, NAME))
+
+    def commit(
+        self,
+        times: int = 1,
+        extra: tuple[tuple[str, str, pa.DataType, Any], ...] = (),
+        folder: Path | None = None,
+    ) -> None:
         for _ in range(times):
             start, self.next = self.next, self.next + 10
-            folder = Path(table_location(self.pipeline.lake, NAME)) / "data"
+            folder = folder or self.folder / "data"
             columns = {name: pa.array([value] * 10, arrow) for name, _, arrow, value in extra}
             path = write_file(folder / f"{start:06d}.parquet", (Range(T0, start, self.next),), columns)
             schema = spark_schema(*((name, kind) for name, kind, _, _ in extra))
@@ -149,7 +164,7 @@ def test_replaced_files_stay_until_readers_had_their_time_and_are_swept_then(tmp
     lake = Lake(tmp_path, keep_snapshots=1)
     lake.commit(6)
     replaced = lake.files()
-    settings = lake.pipeline.lake.model_copy(update={"orphan_age_s": 1e-6})  # every file counts as old
+    settings = every_file_is_old(lake)
     lake.compact()
     lake.commit(1)
     assert sum(tag.startswith(REPLACED_TAG) for tag in lake.table.refs()) == 1
@@ -220,10 +235,43 @@ def test_a_compaction_killed_in_the_middle_costs_nothing_and_the_next_one_goes_o
     assert lake.compact().into == 1
     lake.assert_exact()
     # What the killed one wrote in vain is an orphan, and nothing else is.
-    old = lake.pipeline.lake.model_copy(update={"orphan_age_s": 1e-6})
+    old = every_file_is_old(lake)
     orphans = [path for path in sweep_orphans(lake.catalog, NAME, old, remove=True).orphans if "/data/" in path]
     assert len(orphans) == (1 if step == "compact.written" else 0)
     lake.assert_exact()
+
+
+def test_a_sweep_knows_files_in_use_by_whichever_path_their_writer_reached_the_warehouse(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.commit(2)
+    (tmp_path / "link").symlink_to(lake.pipeline.home)
+    lake.commit(2, folder=tmp_path / "link" / lake.folder.relative_to(lake.pipeline.home) / "data")
+    orphan = lake.folder / "data" / "orphan.parquet"
+    orphan.touch()
+    swept = sweep_orphans(lake.catalog, NAME, every_file_is_old(lake), remove=True).orphans
+    assert [path for path in swept if "/data/" in path] == [str(orphan)]
+    lake.assert_exact()
+
+
+def test_nothing_is_swept_while_a_file_in_use_is_not_where_the_table_is(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.commit(3)
+    orphan, (first, *_) = lake.folder / "data" / "orphan.parquet", sorted(lake.files())
+    orphan.touch()
+    moved = Path(first).rename(lake.folder / "data" / "moved.parquet")  # the only copy, and nobody refers to it
+    for remove in (False, True):
+        with pytest.raises(LakeError, match=rf"nothing of {NAME} is swept: 1 files .* such as {first}"):
+            sweep_orphans(lake.catalog, NAME, every_file_is_old(lake), remove)
+    assert moved.rename(first).exists()
+    lake.commit(1, folder=tmp_path / "elsewhere")
+    with pytest.raises(LakeError, match=r"such as .*/elsewhere/000030\.parquet"):
+        sweep_orphans(lake.catalog, NAME, every_file_is_old(lake), remove=True)
+    assert orphan.exists()
+    lake.assert_exact()
+
+
+def every_file_is_old(lake: Lake) -> LakeConfig:
+    return lake.pipeline.lake.model_copy(update={"orphan_age_s": 1e-6})
 
 
 def test_rows_that_someone_deleted_meanwhile_do_not_come_back(tmp_path: Path) -> None:
@@ -308,6 +356,62 @@ def _with_call(lake: Lake, age_s: float = 0.0, said: str = "") -> Table:
     call = said or str(int(1000 * (time.time() - age_s)))
     lake.table.transaction().set_properties({CALL: call}).commit_transaction()
     return lake.table
+
+
+def test_upkeep_puts_the_ledgers_tag_back_that_somebody_dropped(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, keep_snapshots=2)
+    lake.commit(4)
+    lake.table.manage_snapshots().remove_tag(LEDGER_TAG).commit()
+    said = CliRunner().invoke(app, ["maintain", str(lake.file), "--apply"])
+    assert (said.exit_code, said.exception) == (0, None)
+    assert "expired 2 snapshots" in " ".join(said.output.split())
+    carrier = ledger_snapshot(lake.table)
+    assert carrier is not None
+    assert lake.table.refs()[LEDGER_TAG].snapshot_id == carrier.snapshot_id
+
+    # Another commit comes before the tag: that is for the next time, and no failure.
+    lake.table.manage_snapshots().remove_tag(LEDGER_TAG).commit()
+    interrupted = InterruptedCatalog("headgate", **lake.catalog.properties)
+    interrupted.before_commit = lambda: lake.table.append(lake.table.schema().as_arrow().empty_table())
+    assert expire_snapshots(interrupted, NAME, lake.pipeline.lake) == 0
+    lake.commit(1)
+    lake.assert_exact()
+
+
+def test_a_table_whose_upkeep_fails_is_told_in_a_line_and_the_others_have_theirs(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.commit(1)
+    spoiled = create_table(lake.catalog, lake.pipeline.lake, f"{NAME}{REJECTED_SUFFIX}", spark_schema())
+    after = create_table(lake.catalog, lake.pipeline.lake, f"{NAME}{SKIPPED_SUFFIX}", spark_schema())
+    Path(spoiled.metadata_location).write_text("no metadata any more")
+    for apply in ((), ("--apply",)):
+        said = CliRunner().invoke(app, ["maintain", str(lake.file), *apply])
+        assert isinstance(said.exception, LakeError)
+        assert said.exception.exit_code == 5
+        assert f"upkeep failed for {NAME}{REJECTED_SUFFIX}, see above" in str(said.exception)
+        lines = said.output.splitlines()
+        assert [line for line in lines if line.startswith(f"{NAME}{REJECTED_SUFFIX}: failed: ")]
+        assert [line for line in lines if line.startswith(f"{'.'.join(after.name())}: ")]
+
+
+def test_a_round_in_which_a_table_failed_does_not_count_as_done(tmp_path: Path) -> None:
+    def done_at_s() -> float:
+        return REGISTRY.get_sample_value("headgate_maintenance_timestamp_seconds") or 0.0
+
+    lake = Lake(tmp_path)
+    lake.commit(1)
+    maintainer, before_s = Maintainer(lake.pipeline), time.time()
+    maintainer.round(threading.Event())
+    well_s = done_at_s()
+    assert well_s >= before_s
+    metadata = Path(lake.table.metadata_location)
+    content = metadata.read_text()
+    metadata.write_text("no metadata any more")
+    maintainer.round(threading.Event())
+    assert done_at_s() == well_s
+    metadata.write_text(content)
+    maintainer.round(threading.Event())
+    assert done_at_s() > well_s
 
 
 def test_on_a_schedule_it_works_beside_the_committer(tmp_path: Path) -> None:

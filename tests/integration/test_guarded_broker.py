@@ -1,8 +1,10 @@
-"""A broker that asks who you are and encrypts: each of the three Kafka clients of a pipeline gets through, or says why.
+"""A broker that asks who you are, encrypts, and allows no more than the docs say: each of the three Kafka clients of a
+pipeline gets through, or says why.
 
 The broker is the embedded one's program with other settings: SASL/PLAIN over TLS with a certificate made here.
 """
 
+import json
 import subprocess
 import threading
 import time
@@ -12,7 +14,15 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -43,14 +53,35 @@ class Guarded:
     bootstrap: str
     certificate: Path
 
-    def client(self, password: str) -> dict[str, str]:
+    def client(self, password: str, user: str = "shop") -> dict[str, str]:
         return {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": "PLAIN",
-            "sasl.username": "shop",
+            "sasl.username": user,
             "sasl.password": password,
             "ssl.ca.location": str(self.certificate),
         }
+
+    @property
+    def superuser(self) -> dict[str, str | int | float | bool]:
+        return {"bootstrap.servers": self.bootstrap, "log_level": 2, **self.client("admin", "admin")}
+
+    def allow(self, kind: ResourceType, name: str, *operations: AclOperation, prefix: bool = False) -> None:
+        pattern = ResourcePatternType.PREFIXED if prefix else ResourcePatternType.LITERAL
+        allowed = [
+            AclBinding(kind, name, pattern, "User:shop", "*", operation, AclPermissionType.ALLOW)
+            for operation in operations
+        ]
+        for done in AdminClient(self.superuser).create_acls(allowed).values():
+            done.result(30)
+
+    def allow_pipeline(self, name: str, topic: str) -> None:
+        """What docs/run-a-pipeline.md says that a pipeline needs, but for DescribeConfigs."""
+        self.allow(ResourceType.TOPIC, topic, AclOperation.READ)
+        own = (AclOperation.CREATE, AclOperation.ALTER, AclOperation.READ, AclOperation.WRITE)
+        self.allow(ResourceType.TOPIC, f"__headgate.{name}.", *own, prefix=True)
+        for group in (f"headgate-{name}", f"headgate-{name}-reader", "headgate-no-group"):
+            self.allow(ResourceType.GROUP, group, AclOperation.READ)
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -84,6 +115,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
             "ssl.keystore.password=changeit",
             f"ssl.truststore.location={public}",
             "ssl.truststore.type=PEM",
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users=User:admin;User:ANONYMOUS",  # the latter is the broker's controller, which is not guarded
         )
     )
     file = folder / "server.properties"
@@ -96,7 +129,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     found = Guarded(f"127.0.0.1:{node.port}", public)
     try:
-        admin = AdminClient({"bootstrap.servers": found.bootstrap, "log_level": 2, **found.client(PASSWORD)})
+        admin = AdminClient(found.superuser)
         until = time.monotonic() + DEADLINE_S
         while True:
             try:
@@ -138,11 +171,16 @@ def test_a_pipeline_runs_on_a_broker_with_sasl_and_tls_with_all_its_clients(
     file = write_pipeline(tmp_path, guarded, unique)
     topic = f"{unique}-orders"
     spread = Steady.spread([TopicPartition(topic, n) for n in range(2)], 1e5)
-    client = guarded.client(PASSWORD)
-    admin = AdminClient({"bootstrap.servers": guarded.bootstrap, "log_level": 2, **client})
+    client = guarded.client("admin", "admin")
+    admin = AdminClient(guarded.superuser)
     forever = {"retention.ms": "-1", "retention.bytes": "-1"}  # log directories must not shrink (L-9)
     admin.create_topics([NewTopic(topic, 2, 1, config=forever)])[topic].result(30)
     LoadGenerator(guarded.bootstrap, client, {topic: 2}, spread, FixedSize(200), pace=NoWaiting()).run(count=500)
+    guarded.allow_pipeline(unique, topic)
+    refused = doctor(file)
+    assert (refused["broker"], refused["topics"], refused["retention"]) == ("ok", "unknown", "unknown")
+    guarded.allow(ResourceType.TOPIC, topic, AclOperation.DESCRIBE_CONFIGS)
+    guarded.allow(ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE)  # for log directories
     checked = CliRunner().invoke(app, ["check", str(file)])
     assert checked.exit_code == 0, checked.output
     assert PASSWORD not in checked.output
@@ -158,12 +196,18 @@ def test_a_pipeline_runs_on_a_broker_with_sasl_and_tls_with_all_its_clients(
             threading.Event().wait(0.5)
         measured = reader.refresh()
         reader.close()
+        assert set(doctor(file).values()) == {"ok"}
     finally:
         service.stop()
     assert {p.partition.topic for p in measured.partitions} == {topic}  # log directories, read by kafka-python
     verdict = verify_table(spark, open_catalog(pipeline.lake), pipeline.tables[0])  # read by Spark's Java client
     assert (verdict.problems, verdict.rows) == ((), 500)
     assert PASSWORD not in "".join(p.read_text(errors="replace") for p in (tmp_path / "home").glob("*.log"))
+
+
+def doctor(file: Path) -> dict[str, str]:
+    said = CliRunner().invoke(app, ["doctor", str(file), "--output", "json"])
+    return {check["check"]: check["verdict"] for check in json.loads(said.stdout)["checks"]}
 
 
 def test_a_wrong_password_is_told_and_not_shown(

@@ -11,11 +11,23 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.lake.tables import open_catalog
+from headgate.lake.upkeep import maintain
 from tests.eventually import eventually
 from tests.integration.pipeline_harness import PipelineRun
 from tests.ports import free_port
 
 KEY = {"s3.access-key-id": "someone", "s3.secret-access-key": "secret", "s3.region": "us-east-1"}
+
+
+def store(endpoint: str) -> pafs.S3FileSystem:
+    return pafs.S3FileSystem(
+        access_key="someone",
+        secret_key="secret",
+        region="us-east-1",
+        endpoint_override=endpoint,
+        allow_bucket_creation=True,
+    )
 
 
 @pytest.fixture
@@ -29,13 +41,7 @@ def s3_endpoint(tmp_path: Path) -> Iterator[str]:
     def has_a_bucket() -> bool:
         assert server.poll() is None, (tmp_path / "s3.log").read_text()
         try:
-            pafs.S3FileSystem(
-                access_key="someone",
-                secret_key="secret",
-                region="us-east-1",
-                endpoint_override=endpoint,
-                allow_bucket_creation=True,
-            ).create_dir("bucket")
+            store(endpoint).create_dir("bucket")
         except OSError:
             return False
         return True
@@ -48,12 +54,12 @@ def s3_endpoint(tmp_path: Path) -> Iterator[str]:
         server.wait(10)
 
 
-def test_a_warehouse_in_an_object_store_gets_every_record_once_rejects_too(
+def test_a_warehouse_in_an_object_store_gets_every_record_once_rejects_too_and_upkeep(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, s3_endpoint: str
 ) -> None:
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "s3.endpoint": s3_endpoint, **KEY}
     table = {"name": "lake.t", "format": "json", "schema": "n INT, c STRING", "partition_by": ["c"]}
-    lake = {"warehouse": "s3://bucket/warehouse", "catalog": catalog}
+    lake = {"warehouse": "s3://bucket/warehouse", "catalog": catalog, "keep_snapshots": 1}
     with PipelineRun(tmp_path, broker, spark, [table], {"t": 2}, lake=lake) as run:
         for partition in (0, 1):
             good = [json.dumps({"n": n, "c": "ab"[n % 2]}).encode() for n in range(50)]
@@ -64,3 +70,23 @@ def test_a_warehouse_in_an_object_store_gets_every_record_once_rejects_too(
         places = sorted(zip(landed["_kafka_partition"].to_pylist(), landed["_offset"].to_pylist(), strict=True))
         assert places == [(p, n) for p in (0, 1) for n in range(50)]
         assert sorted(rejected["_offset"].to_pylist()) == [50, 50]
+
+        for _ in range(5):  # small files enough to be joined
+            run.produce("t", good[:10], 0)
+            run.wait_until_landed()
+        run.stop()
+        folder, files = "bucket/warehouse/lake/t/data", store(s3_endpoint)
+        with files.open_output_stream(f"{folder}/orphan.parquet") as orphan:
+            orphan.write(b"of a consumer that was killed")
+        old = run.pipeline.lake.model_copy(update={"orphan_age_s": 0.01})  # every file counts as old
+        first = maintain(open_catalog(old), "lake.t", old)
+        assert first.compaction.files >= 12  # at least six of each value of c
+        assert first.compaction.into == 2
+        assert f"{folder}/orphan.parquet" in first.sweep.orphans
+        maintain(open_catalog(old), "lake.t", old)  # now what was replaced goes, too
+        used = {task.file.file_path.removeprefix("s3://") for task in run.iceberg("lake.t").scan().plan_files()}
+        listed = files.get_file_info(pafs.FileSelector(folder, recursive=True))
+        assert {found.path for found in listed if found.is_file} == used
+        landed = run.iceberg("lake.t").scan().to_arrow()
+        places = sorted(zip(landed["_kafka_partition"].to_pylist(), landed["_offset"].to_pylist(), strict=True))
+        assert places == [*((0, n) for n in range(101) if n != 50), *((1, n) for n in range(50))]

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from headgate.cli.main import app
 from headgate.config.clients import librdkafka_settings
+from headgate.controller import health_facts
 from headgate.controller.status import StatusReader
 from headgate.kafka.channel import Outbox
 from headgate.kafka.embedded import EmbeddedKafka
@@ -21,9 +22,11 @@ from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FixedSize
 from headgate.kafka.load_topics import prepare_topics
 from headgate.kafka.offsets import GroupMirror
+from headgate.lake.tables import create_table, open_catalog
 from headgate.model import TopicPartition
 from headgate.model.messages import DecisionRecord
 from headgate.simulation.workload_shapes import Steady
+from tests.announcements import spark_schema
 from tests.integration.test_service import running, wait_for, write_pipeline
 
 
@@ -134,6 +137,25 @@ def test_a_time_before_the_last_thousand_decisions_is_found_as_well(
     assert found["decision"]["reason"] == "number 7"
     _, several = asked("explain", file, "--at", _iso(first_ms + 201), "--last", "4")  # on both sides of the thousandth
     assert [d["decision"]["number"] for d in several] == [198, 199, 200, 201]
+
+
+def test_a_ledger_that_is_lost_is_told_as_such_and_the_brokers_are_asked_all_the_same(
+    broker: EmbeddedKafka, tmp_path: Path, unique: str
+) -> None:
+    pipeline, file = write_pipeline(tmp_path, broker.bootstrap, unique), tmp_path / "pipeline.yaml"
+    prepare_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), {f"{unique}-a": 2}, 1)
+    name, catalog = pipeline.tables[0].name, open_catalog(pipeline.lake)
+    table = create_table(catalog, pipeline.lake, name, spark_schema())
+    table.append(table.schema().as_arrow().empty_table())  # a snapshot of another program, and none with a ledger
+    code, found, said = verdicts(file)
+    assert (code, found["broker"], found["catalog"], found["ledger"]) == (1, "ok", "ok", "fail")
+    assert (found["topics"], found["group"]) == ("ok", "unknown")
+    assert f"{name}: table {name}: no snapshot carries the ledger any more" in said["ledger"]
+
+    # A catalog that answers no more since it was opened.
+    Path(pipeline.lake.catalog["uri"].removeprefix("sqlite:///")).write_text("not a database any more")
+    (unread,) = health_facts._ledgers(pipeline, catalog).unread
+    assert "not a database" in unread
 
 
 def _iso(at_ms: int) -> str:

@@ -52,7 +52,21 @@ tests:
       # One pipeline's lag grows beyond bounds, the other's is as large and shrinks.
       - {series: 'headgate_consumer_lag_records{pipeline="still", consumer="1"}', values: '150000+1000x30'}
       - {series: 'headgate_consumer_lag_records{pipeline="idle", consumer="1"}', values: '500000-9000x30'}
+      # Upkeep every minute: `still` has none that goes well, `idle` has, `gone` has no schedule.
+      - {series: 'headgate_maintenance_interval_seconds{pipeline="still"}', values: '60x30'}
+      - {series: 'headgate_maintenance_interval_seconds{pipeline="idle"}', values: '60x30'}
+      - {series: 'headgate_maintenance_interval_seconds{pipeline="gone"}', values: '0x30'}
+      - {series: 'headgate_maintenance_timestamp_seconds{pipeline="still"}', values: '0x30'}
+      - {series: 'headgate_maintenance_timestamp_seconds{pipeline="idle"}', values: '0+60x30'}
+      - {series: 'headgate_maintenance_timestamp_seconds{pipeline="gone"}', values: '0x30'}
     alert_rule_test:
+      - eval_time: 20m
+        alertname: HeadgateUpkeepFailing
+        exp_alerts:
+          - exp_labels: {severity: warning, pipeline: still}
+            exp_annotations:
+              summary: No round of upkeep went well for 20m 0s
+              description: The log says which table failed and why; headgate maintain FILE --apply tries again at once.
       - eval_time: 20m
         alertname: HeadgateNotCommitting
         exp_alerts:

@@ -16,7 +16,7 @@ from headgate.errors import KafkaUnavailable
 from headgate.kafka import offsets
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.lake import committer
-from headgate.lake.maintenance import sweep_orphans
+from headgate.lake.sweep import sweep_orphans
 from headgate.lake.tables import open_catalog
 from headgate.model import TopicPartition
 from headgate.model.messages import LedgerState

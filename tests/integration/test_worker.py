@@ -235,6 +235,9 @@ def test_while_batches_wait_the_next_cycle_begins_before_the_last_one_is_announc
         told = [a for a in announced(run) if a.ranges]
         planned = calls[-len(told) :]
         assert any(planned[n + 1] < told[n].announced_at_ms for n in range(len(told) - 1))
+        written = [(a.began_at_ms / 1000, Path(file).stat().st_mtime) for a in told for file in a.files]
+        assert written
+        assert all(began_s <= at_s for began_s, at_s in written), "a cycle is as old as its oldest file, or older"
         assert [r.start for a in told for r in a.ranges] == sorted({r.start for a in told for r in a.ranges})
         assert stopped.announced[0].next == 12
         assert run.assert_exactly_once("lake.t").rows == 12

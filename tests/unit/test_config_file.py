@@ -52,6 +52,15 @@ def test_the_shortest_file_gets_the_published_defaults(tmp_path: Path) -> None:
     assert pipeline.monitor.window_s == pipeline.monitor.min_span_s == 30
 
 
+def test_a_file_opened_through_a_link_has_the_same_home_warehouse_and_catalog(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    directly = load(tmp_path / "real", GOOD)
+    through = load_pipeline(tmp_path / "link" / "pipeline.yaml")
+    assert (through.home, through.lake) == (directly.home, directly.lake)
+    assert through.lake.warehouse == f"{tmp_path}/real/.headgate/shop/warehouse"
+
+
 def test_the_example_in_the_repository_loads(request: pytest.FixtureRequest) -> None:
     pipeline = load_pipeline(request.config.rootpath / "examples" / "pipeline.yaml", {})
     assert pipeline.kafka.brokers == "localhost:9092"
@@ -233,10 +242,10 @@ WRONG = {
         "must exceed monitor.poll_s (1 s)",
     ),
     "swept before committed": (
-        GOOD + "lake:\n  orphan_age_s: 30 s\n",
+        GOOD + "lake:\n  orphan_age_s: 119 s\n",
         1,
         "consumer.commit_deadline_s",
-        "must be below lake.orphan_age_s (30 s)",
+        "must be at most half of lake.orphan_age_s (119 s)",
     ),
     "quantile": (GOOD + "slo:\n  quantile: 99\n", 8, "slo.quantile", "must be less than 1"),
     "port": (GOOD + "metrics_port: 70000\n", 7, "metrics_port", "must be at most 65535"),

@@ -1,17 +1,22 @@
 """The checks of `headgate doctor`, one fact changed at a time from a pipeline that is well."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headgate.config import Pipeline, load_pipeline
+from headgate.controller import health_facts
 from headgate.controller.health import diagnose
 from headgate.controller.health_facts import voices
 from headgate.controller.health_values import (
+    DiskFacts,
     Facts,
     Finding,
     KafkaFacts,
     LakeFacts,
+    LedgerFacts,
     PartitionFacts,
     TableFacts,
     TopicFacts,
@@ -52,19 +57,20 @@ LAKE = LakeFacts(
     catalog="headgate",
     tables=(TableFacts("lake.t", 50, 50_000_000, 30, NOW_MS - 1000),),
     missing_tables=(),
+    ledgers=LedgerFacts({A0: 100, A1: 40}),
     keep_snapshots=30,
     target_file_bytes=128_000_000,
-    disk=(50, 100),
 )
+DISKS = (DiskFacts("home", 50, 100), DiskFacts("the warehouse", 60, 100))
 
 
 def verdict(check: str, kafka: KafkaFacts | str = KAFKA, lake: LakeFacts | str = LAKE) -> Finding:
-    (found,) = (f for f in diagnose(Facts(NOW_MS, kafka, lake)) if f.check == check)
+    (found,) = (f for f in diagnose(Facts(NOW_MS, kafka, lake, DISKS)) if f.check == check)
     return found
 
 
 def test_a_pipeline_that_is_well_passes_every_check_and_needs_no_advice() -> None:
-    findings = diagnose(Facts(NOW_MS, KAFKA, LAKE))
+    findings = diagnose(Facts(NOW_MS, KAFKA, LAKE, DISKS))
     assert {f.verdict for f in findings} == {Verdict.ok}
     assert {f.advice for f in findings} == {""}
 
@@ -111,14 +117,12 @@ def test_what_is_wrong_in_kafka_is_told_with_evidence_and_advice(
     ("check", "change", "expected", "evidence"),
     [
         ("catalog", {"missing_tables": ("lake.u",)}, "warn", "not there yet: lake.u"),
+        ("ledger", {"ledgers": LedgerFacts({}, ("lake.t: no snapshot carries it",))}, "fail", "lake.t: no snapshot"),
         # 200 files of 1 MB, where a quarter of the target is 32 MB.
         ("files", {"tables": (TableFacts("lake.t", 200, 200_000_000, 1, 0),)}, "warn", "200 files of 1 MB"),
         ("files", {"tables": (TableFacts("lake.t", 100, 100_000_000, 1, 0),)}, "ok", "100 data files"),
         ("snapshots", {"tables": (TableFacts("lake.t", 1, 1, 91, 0),)}, "warn", "lake.t has 91"),
         ("clocks", {"tables": (TableFacts("lake.t", 1, 1, 1, NOW_MS + 60_000),)}, "fail", "lake.t's newest snapshot"),
-        ("disk", {"disk": (9, 100)}, "warn", "free"),
-        ("disk", {"disk": (2, 100)}, "fail", "free"),
-        ("disk", {"disk": None}, "ok", "not on this machine"),
     ],
 )
 def test_what_is_wrong_in_the_lake_is_told_with_evidence_and_advice(
@@ -129,10 +133,91 @@ def test_what_is_wrong_in_the_lake_is_told_with_evidence_and_advice(
     assert evidence in found.evidence
 
 
+@pytest.mark.parametrize(
+    ("home_free", "warehouse_free", "expected", "evidence"),
+    [
+        (50, 9, "warn", "the warehouse: 9.0 of 100.0 GB free"),
+        (2, 9, "fail", "home: 2.0 of 100.0 GB free"),
+        (11, 11, "ok", "home and the warehouse: 11.0 of 100.0 GB free"),
+        (2, None, "fail", "home: 2.0 of 100.0 GB free"),  # an object store, and a home without room
+    ],
+)
+def test_the_fuller_disk_of_home_and_warehouse_counts(
+    home_free: int, warehouse_free: int | None, expected: str, evidence: str
+) -> None:
+    disks = [DiskFacts("home", home_free * 10**9, 100 * 10**9)]
+    if warehouse_free is not None:
+        disks.append(DiskFacts("the warehouse", warehouse_free * 10**9, 100 * 10**9))
+    *_, found = diagnose(Facts(NOW_MS, KAFKA, LAKE, tuple(disks)))
+    assert (found.check, found.verdict, found.evidence) == ("disk", expected, evidence)
+
+
+def test_disks_are_looked_at_where_home_is_and_where_a_local_warehouse_is_however_it_is_written(tmp_path: Path) -> None:
+    def places(warehouse: str) -> list[str]:
+        return [d.what for d in health_facts._disks(pipeline(tmp_path, warehouse))]
+
+    assert places(f"{tmp_path}/not/there/yet") == ["home", "the warehouse"]
+    assert places(f"file://{tmp_path}/lake") == ["home", "the warehouse"]
+    assert places("s3://bucket/lake") == ["home"]
+
+
+def pipeline(folder: Path, warehouse: str) -> Pipeline:
+    file = folder / "pipeline.yaml"
+    lake = f"lake: {{warehouse: '{warehouse}'}}"
+    file.write_text(f"name: p\nkafka: {{brokers: 'b:1'}}\ntopics: [a]\ntables: [{{name: lake.t}}]\n{lake}\n")
+    return load_pipeline(file, {})
+
+
+def by_size(retention_bytes: int, *partitions: PartitionFacts) -> Finding:
+    topic = TopicFacts("a", "delete", -1, retention_bytes)
+    return verdict("retention", replace(KAFKA, topics=(topic,), partitions=partitions))
+
+
+def test_what_is_kept_by_size_is_told_as_the_time_it_lasts_at_the_rate_it_is_written_at() -> None:
+    # 18 GB at 1 MB/s, that is 1000 records of 1 kB: 18,000 s or 5 h.
+    read = PartitionFacts(A0, 0, 100, 100, None, 1e6, 1000.0)
+    assert by_size(18 * 10**9, read) == Finding("retention", Verdict.ok, "at least 5.0 hours")
+    # 14.4 million records of 1 kB are unread: 3.6 of 18 GB are left, 1 h; a fifth of 5 h warns, a fortieth fails.
+    behind = PartitionFacts(A1, 0, 14_400_000, 0, None, 1e6, 1000.0)
+    found = by_size(18 * 10**9, read, behind)
+    assert found.verdict is Verdict.warn
+    assert found.evidence == "a-1: oldest unread record is deleted in 1.0 hours, kept for 5.0 hours (retention.bytes)"
+    assert "raise retention.bytes" in found.advice
+    last = replace(behind, end=17_550_000)
+    assert by_size(18 * 10**9, last).verdict is Verdict.fail
+    over = replace(behind, end=19_000_000)
+    assert "is deleted at any moment" in by_size(18 * 10**9, over).evidence
+    # 100 MB at 1 MB/s: 100 s.
+    assert by_size(10**8, read).verdict is Verdict.warn
+    # Nobody measured yet: a bound all the same, and no "for ever".
+    unknown = by_size(5 * 10**9, PartitionFacts(A0, 0, 100, 100))
+    assert (unknown.verdict, "a 5 GB" in unknown.evidence) == (Verdict.ok, True)
+
+
+def test_settings_that_may_not_be_read_leave_topics_and_retention_unknown_and_nothing_else() -> None:
+    kafka = replace(KAFKA, topics="Topic authorization failed.")
+    findings = {f.check: f for f in diagnose(Facts(NOW_MS, kafka, LAKE, DISKS))}
+    assert {c for c, f in findings.items() if f.verdict is not Verdict.ok} == {"topics", "retention"}
+    assert {findings[c].verdict for c in ("topics", "retention")} == {Verdict.unknown}
+    assert "DescribeConfigs" in findings["retention"].advice
+    # What can be seen without them still is.
+    gone = replace(kafka, missing_topics=("b",), partitions=(PartitionFacts(A0, 40, 50, 30),))
+    assert {verdict(check, gone).verdict for check in ("topics", "retention")} == {Verdict.fail}
+
+
+def test_a_ledger_that_cannot_be_read_leaves_the_groups_offsets_unknown_and_all_else_of_kafka_known() -> None:
+    findings = {f.check: f.verdict for f in diagnose(Facts(NOW_MS, replace(KAFKA, astray=None), LAKE, DISKS))}
+    assert {check for check, found in findings.items() if found is not Verdict.ok} == {"group"}
+    assert findings["group"] is Verdict.unknown
+
+
 def test_without_an_answer_one_check_fails_and_those_that_depend_on_it_are_unknown() -> None:
-    findings = {f.check: f.verdict for f in diagnose(Facts(NOW_MS, "no answer", "no catalog"))}
+    findings = {f.check: f.verdict for f in diagnose(Facts(NOW_MS, "no answer", "no catalog", DISKS))}
     assert {check for check, found in findings.items() if found is Verdict.fail} == {"broker", "catalog"}
-    assert {found for check, found in findings.items() if check not in ("broker", "catalog")} == {Verdict.unknown}
+    assert {check for check, found in findings.items() if found is Verdict.ok} == {"disk"}
+    assert {found for check, found in findings.items() if check not in ("broker", "catalog", "disk")} == {
+        Verdict.unknown
+    }
 
 
 def test_the_last_word_of_everybody_counts_and_who_said_good_bye_is_gone() -> None:

@@ -14,7 +14,6 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import unquote, urlparse
 
 import typer
 from confluent_kafka import KafkaError, KafkaException
@@ -183,10 +182,8 @@ def _without_spark(pipeline: Pipeline) -> Iterator[Finding]:
 
 def _warehouse(pipeline: Pipeline, offline: bool) -> Iterator[Finding]:
     location = pipeline.lake.warehouse
-    uri = urlparse(location)
-    if pipeline.lake.is_local or uri.scheme == "file":
-        folder = Path(location if pipeline.lake.is_local else unquote(uri.path))
-        yield _writable_folder("warehouse", folder)
+    if pipeline.lake.local_folder is not None:
+        yield _writable_folder("warehouse", pipeline.lake.local_folder)
     elif offline:
         yield Finding("warehouse", Status.skipped, f"{location}: not asked (--offline)")
     else:

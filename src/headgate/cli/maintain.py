@@ -1,5 +1,6 @@
 """`headgate maintain`: expires snapshots, compacts small files, sweeps files that no table refers to."""
 
+import logging
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,7 +9,7 @@ from rich.progress import Progress
 
 from headgate.cli.logs import log_to
 from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
-from headgate.errors import ConfigError
+from headgate.errors import ConfigError, LakeError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from headgate.config.pipeline import Pipeline
     from headgate.lake.compaction import Compaction
     from headgate.lake.upkeep import Upkeep
+
+log = logging.getLogger(__name__)
 
 _MOST_LISTED = 50
 
@@ -66,14 +69,25 @@ def maintain(
         for table in filter(None, (load_table(catalog, t.name) for t in pipeline.tables)):
             land_rejects(catalog, pipeline.lake, table, without_lost=True)
         return
-    present = [name for name in upkeep_tables(pipeline) if load_table(catalog, name) is not None]
-    if not present:
-        console.print("None of the pipeline's tables is there yet.")
-        return
-    for name in present:
-        done = _apply(console, catalog, name, pipeline) if apply else rehearse(catalog, name, pipeline.lake)
+    tables, failed = 0, list[str]()
+    for name in upkeep_tables(pipeline):
+        try:
+            if load_table(catalog, name) is None:
+                continue
+            tables += 1
+            done = _apply(console, catalog, name, pipeline) if apply else rehearse(catalog, name, pipeline.lake)
+        except Exception as error:  # catalogs and file systems fail in ways of their own; the other tables go on
+            log.debug("upkeep of %s", name, exc_info=True)
+            said = (str(error) or repr(error)).splitlines()[0]
+            console.print(f"{name}: failed: {pipeline.redact(said)}", markup=False, highlight=False, soft_wrap=True)
+            failed.append(name)
+            continue
         _say(console, done, apply)
-    if not apply:
+    if failed:
+        raise LakeError(f"upkeep failed for {', '.join(failed)}, see above; what is done stays done, so try it again")
+    if not tables:
+        console.print("None of the pipeline's tables is there yet.")
+    elif not apply:
         console.print("Nothing was changed; --apply does it.")
 
 

@@ -1,5 +1,8 @@
 """The `lake` part of a pipeline file: catalog, warehouse, and how snapshots come and go."""
 
+from pathlib import Path
+from urllib.parse import urlparse
+
 from pydantic import Field
 
 from headgate.config.kafka import Setting
@@ -49,8 +52,9 @@ class Lake(Section):
     )
     orphan_age_s: Seconds = Field(
         default=86_400.0,
-        description="Files in no table and older than this, in seconds, are swept. Default 1 day. It must exceed "
-        "consumer.commit_deadline_s, or files that are still to be committed would be swept.",
+        description="Files in no table and older than this, in seconds, are swept. Default 1 day. At least twice "
+        "consumer.commit_deadline_s: from half of it on, counted from the beginning of its cycle, a file is not "
+        "committed any more, so that no sweep can meet a commit.",
     )
     target_file_bytes: Bytes = Field(
         default=128_000_000,
@@ -70,6 +74,9 @@ class Lake(Section):
         return {"warehouse": self.warehouse, **self.catalog}
 
     @property
-    def is_local(self) -> bool:
-        """Whether the warehouse is a folder of this machine."""
-        return "://" not in self.warehouse
+    def local_folder(self) -> Path | None:
+        """The warehouse if it is a folder of this machine."""
+        uri = urlparse(self.warehouse)
+        if uri.scheme == "file":
+            return Path(uri.path)
+        return None if "://" in self.warehouse else Path(self.warehouse)

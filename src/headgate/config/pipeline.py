@@ -192,9 +192,9 @@ class Pipeline(Section):
     @classmethod
     def _commits_before_the_sweep(cls, consumer: Consumer, info: ValidationInfo) -> Consumer:
         lake = info.data.get("lake")
-        if lake is not None and consumer.commit_deadline_s >= lake.orphan_age_s:
+        if lake is not None and 2 * consumer.commit_deadline_s > lake.orphan_age_s:
             limit = SECONDS.format(lake.orphan_age_s)
-            message = f"must be below lake.orphan_age_s ({limit}): files still to be committed would be swept"
+            message = f"must be at most half of lake.orphan_age_s ({limit}): older files are not committed any more"
             raise_all([Wrong(("commit_deadline_s",), consumer.commit_deadline_s, message)])
         return consumer
 
@@ -221,7 +221,8 @@ def _found(pattern: str | None, topic: str) -> bool:
 
 
 def _absolute(path: str, info: ValidationInfo) -> Path:
-    return (folder_of(info) / Path(path).expanduser()).absolute()
+    """Without links, so that everybody who opens the file by whichever path writes to the same place."""
+    return (folder_of(info) / Path(path).expanduser()).resolve()
 
 
 @dataclass(frozen=True, slots=True)

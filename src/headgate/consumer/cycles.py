@@ -47,6 +47,8 @@ class Cycle:
     batch: Batch
     began_s: float
     gathered_s: float
+    began_at_ms: int
+    """Before any of its files."""
     running: dict[str, Future[JobResult]]
     """The Spark work of each table."""
 
@@ -165,11 +167,11 @@ class Cycles:
         reach("cycle.gathered")
         self.number += 1
         stem = f"{self.id:05d}-{self.incarnation}-{self.number:08d}"
-        running = {}
+        running, began_at_ms = {}, _now_ms()
         for table, ranges in batch.ranges.items():
             running[table] = self._pool.submit(self._jobs[table].run, ranges, stem)
             self._positions.taken(table, ranges)
-        self._under_way.append(Cycle(self.number, stem, batch, began_s, time.monotonic(), running))
+        self._under_way.append(Cycle(self.number, stem, batch, began_s, time.monotonic(), began_at_ms, running))
         return True
 
     def _finish(self) -> None:
@@ -242,7 +244,7 @@ class Cycles:
             quiet = self._positions.unsettled(table.name) < self._patience.in_flight(table.name, 1)
             if mine and quiet and self._positions.exists(table.name) is False:
                 stem = f"{self.id:05d}-{self.incarnation}-schema"
-                schema_only = self._announcement(table.name, self.number, stem, (), ())
+                schema_only = self._announcement(table.name, self.number, stem, _now_ms(), (), ())
                 self._positions.announced(schema_only, time.monotonic())
                 self._outbox.send(self._topics.announcements, schema_only)
 
@@ -285,6 +287,7 @@ class Cycles:
                 table,
                 cycle.number,
                 cycle.stem,
+                cycle.began_at_ms,
                 ranges,
                 result.files,
                 result.rejected_files,
@@ -306,6 +309,7 @@ class Cycles:
         table: str,
         number: int,
         stem: str,
+        began_at_ms: int,
         ranges: tuple[Range, ...],
         files: tuple[str, ...],
         rejected_files: tuple[str, ...] = (),
@@ -323,6 +327,7 @@ class Cycles:
             rejected_files=rejected_files,
             skips=skips,
             schema=self._jobs[table].schema,
+            began_at_ms=began_at_ms,
             announced_at_ms=_now_ms(),
             stats=stats or CycleStats(),
         )

@@ -4,9 +4,20 @@ Nothing is asked of anybody here (that is `health_facts`), so every threshold ca
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from headgate.config.units import BYTES_PER_S
-from headgate.controller.health_values import Facts, Finding, KafkaFacts, LakeFacts, TableFacts, Verdict
+from headgate.config.units import BYTES, BYTES_PER_S
+from headgate.controller.health_values import (
+    Facts,
+    Finding,
+    KafkaFacts,
+    LakeFacts,
+    PartitionFacts,
+    TableFacts,
+    TopicFacts,
+    Verdict,
+)
+from headgate.model import TopicPartition
 
 _HOUR_MS = 3_600_000
 SILENT_MS = 30_000
@@ -30,6 +41,8 @@ def topics(kafka: KafkaFacts, now_ms: int) -> Finding:
         return Finding(
             "topics", Verdict.fail, f"not there: {_some(kafka.missing_topics)}", "create them, or fix `topics`"
         )
+    if isinstance(kafka.topics, str):
+        return _not_allowed("topics", kafka.topics)
     if not kafka.topics:
         return Finding("topics", Verdict.warn, "topics_pattern matches no topic", "create one, or fix `topics_pattern`")
     compacted = [t.name for t in kafka.topics if "compact" in t.cleanup_policy]
@@ -45,7 +58,6 @@ def topics(kafka: KafkaFacts, now_ms: int) -> Finding:
 
 def retention(kafka: KafkaFacts, now_ms: int) -> Finding:
     """Will Kafka still hold what the lake misses by the time it is read?"""
-    kept_ms = {t.name: t.retention_ms for t in kafka.topics if t.retention_ms >= 0 and "delete" in t.cleanup_policy}
     lost = [p for p in kafka.partitions if p.ledger_next is not None and p.begin > p.ledger_next]
     if lost:
         gone = sum(p.begin - (p.ledger_next or 0) for p in lost)
@@ -55,31 +67,84 @@ def retention(kafka: KafkaFacts, now_ms: int) -> Finding:
             f"{gone:,} offsets were deleted before they were read: {_some([str(p.partition) for p in lost])}",
             "raise retention.ms or retention.bytes, then more consumers (fleet.max_consumers) to catch up",
         )
-    left_ms = {
-        p.partition: kept_ms[p.partition.topic] - (now_ms - p.oldest_unread_ms)
+    if isinstance(kafka.topics, str):
+        return _not_allowed("retention", kafka.topics)
+    deleting = {t.name: t for t in kafka.topics if "delete" in t.cleanup_policy}
+    limits = [
+        limit
         for p in kafka.partitions
-        if p.oldest_unread_ms is not None and p.partition.topic in kept_ms
-    }
-    if left_ms:
-        worst = min(left_ms, key=lambda p: left_ms[p])
-        kept = kept_ms[worst.topic]
-        evidence = f"{worst}: oldest unread record is deleted in {_span(left_ms[worst])}, kept for {_span(kept)}"
-        if left_ms[worst] < kept / 4:
-            verdict = Verdict.fail if left_ms[worst] < kept / 20 else Verdict.warn
-            return Finding("retention", verdict, evidence, "raise retention.ms, or let the pipeline catch up faster")
+        if (topic := deleting.get(p.partition.topic))
+        for limit in (_limit_by_age(topic, p, now_ms), _limit_by_size(topic, p))
+        if limit is not None
+    ]
+    unread = [limit for limit in limits if limit.left_ms is not None]
+    if unread:
+        worst = min(unread, key=lambda limit: limit.left_share)
+        if worst.left_share < 1 / 4:
+            return Finding(
+                "retention",
+                Verdict.fail if worst.left_share < 1 / 20 else Verdict.warn,
+                f"{worst.partition}: oldest unread record is deleted {_in(worst.left_ms or 0)}, kept for "
+                f"{_span(worst.kept_ms)} ({worst.setting})",
+                f"raise {worst.setting}, or let the pipeline catch up faster",
+            )
+    kept_ms = {t.name: float(t.retention_ms) for t in deleting.values() if t.retention_ms >= 0}
+    for limit in limits:
+        topic_name = limit.partition.topic
+        kept_ms[topic_name] = min(limit.kept_ms, kept_ms.get(topic_name, limit.kept_ms))
     short = [name for name, kept in kept_ms.items() if kept < _HOUR_MS]
     if short:
         return Finding(
             "retention",
             Verdict.warn,
             f"kept for less than an hour: {_some(short)}",
-            "a stop of the pipeline of that length loses records: raise retention.ms",
+            "a stop of the pipeline of that length loses records: raise retention.ms or retention.bytes",
         )
-    shortest = min(kept_ms.values(), default=None)
-    return Finding("retention", Verdict.ok, "kept for ever" if shortest is None else f"at least {_span(shortest)}")
+    timed = {limit.partition.topic for limit in limits if limit.setting == "retention.bytes"}
+    sized = [
+        f"{topic.name} {BYTES.format(topic.retention_bytes)}"
+        for topic in deleting.values()
+        if topic.retention_bytes >= 0 and topic.name not in timed
+    ]
+    known = [f"at least {_span(min(kept_ms.values()))}"] if kept_ms else []
+    known += [f"at write rates not known yet, so much of each partition: {_some(sized)}"] if sized else []
+    return Finding("retention", Verdict.ok, "; ".join(known) or "kept for ever")
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """How long one setting keeps records of a partition, and the oldest one that the lake misses."""
+
+    partition: TopicPartition
+    setting: str
+    kept_ms: float
+    left_ms: float | None
+
+    @property
+    def left_share(self) -> float:
+        return (self.left_ms or 0.0) / max(1.0, self.kept_ms)
+
+
+def _limit_by_age(topic: TopicFacts, p: PartitionFacts, now_ms: int) -> _Limit | None:
+    if topic.retention_ms < 0:
+        return None
+    left_ms = None if p.oldest_unread_ms is None else topic.retention_ms - (now_ms - p.oldest_unread_ms)
+    return _Limit(p.partition, "retention.ms", topic.retention_ms, left_ms)
+
+
+def _limit_by_size(topic: TopicFacts, p: PartitionFacts) -> _Limit | None:
+    """At the rate it is written at now; Kafka compresses what rates count, so it may well be longer."""
+    if topic.retention_bytes < 0 or p.write_bytes_per_s <= 0:
+        return None
+    unread = p.end - p.ledger_next if p.ledger_next is not None else 0
+    unread_bytes = unread * p.write_bytes_per_s / p.write_records_per_s if p.write_records_per_s > 0 else 0.0
+    left_ms = 1000 * (topic.retention_bytes - unread_bytes) / p.write_bytes_per_s if unread > 0 else None
+    return _Limit(p.partition, "retention.bytes", 1000 * topic.retention_bytes / p.write_bytes_per_s, left_ms)
 
 
 def group(kafka: KafkaFacts, now_ms: int) -> Finding:
+    if kafka.astray is None:
+        return Finding("group", Verdict.unknown, "the ledger could not be read")
     if kafka.astray:
         return Finding(
             "group",
@@ -194,6 +259,18 @@ def catalog(facts: Facts) -> Finding:
     return Finding("catalog", Verdict.ok, f"{facts.lake.catalog} answers, {len(facts.lake.tables)} tables")
 
 
+def ledger(lake: LakeFacts, now_ms: int) -> Finding:
+    """Does every table say where to go on?"""
+    if lake.ledgers.unread:
+        return Finding(
+            "ledger",
+            Verdict.fail,
+            _some(lake.ledgers.unread),
+            "nothing is committed there until it can be read; docs/recover.md, The lake, says how to get it back",
+        )
+    return Finding("ledger", Verdict.ok, f"{len(lake.ledgers.positions):,} partitions")
+
+
 def files(lake: LakeFacts, now_ms: int) -> Finding:
     worst = max(lake.tables, key=lambda t: t.files if _are_small(t, lake) else 0, default=None)
     if worst is None or not _are_small(worst, lake):
@@ -223,14 +300,14 @@ def snapshots(lake: LakeFacts, now_ms: int) -> Finding:
     )
 
 
-def disk(lake: LakeFacts, now_ms: int) -> Finding:
-    if lake.disk is None:
-        return Finding("disk", Verdict.ok, "the warehouse is not on this machine")
-    free, everything = lake.disk
-    evidence = f"{free / 1e9:,.1f} of {everything / 1e9:,.1f} GB free"
-    if free > _DISK_WARN * everything:
+def disk(facts: Facts) -> Finding:
+    """Of home and, if it is on this machine, of the warehouse: the fuller one."""
+    worst = min(facts.disks, key=lambda disk: disk.free_bytes / disk.all_bytes)
+    same = [d.what for d in facts.disks if (d.free_bytes, d.all_bytes) == (worst.free_bytes, worst.all_bytes)]
+    evidence = f"{' and '.join(same)}: {worst.free_bytes / 1e9:,.1f} of {worst.all_bytes / 1e9:,.1f} GB free"
+    if worst.free_bytes > _DISK_WARN * worst.all_bytes:
         return Finding("disk", Verdict.ok, evidence)
-    verdict = Verdict.fail if free <= _DISK_FAIL * everything else Verdict.warn
+    verdict = Verdict.fail if worst.free_bytes <= _DISK_FAIL * worst.all_bytes else Verdict.warn
     return Finding("disk", verdict, evidence, "free some: headgate maintain FILE --apply sweeps files nobody refers to")
 
 
@@ -244,7 +321,7 @@ OF_KAFKA: tuple[Callable[[KafkaFacts, int], Finding], ...] = (
     rejected,
     hot,
 )
-OF_LAKE: tuple[Callable[[LakeFacts, int], Finding], ...] = (files, snapshots, disk)
+OF_LAKE: tuple[Callable[[LakeFacts, int], Finding], ...] = (ledger, files, snapshots)
 
 
 def diagnose(facts: Facts) -> tuple[Finding, ...]:
@@ -258,11 +335,15 @@ def diagnose(facts: Facts) -> tuple[Finding, ...]:
     for of_lake in OF_LAKE:
         name = of_lake.__name__
         findings.append(_not_asked(name, "the catalog") if isinstance(lake, str) else of_lake(lake, facts.now_ms))
-    return tuple(findings)
+    return (*findings, disk(facts))
 
 
 def _not_asked(check: str, whom: str) -> Finding:
     return Finding(check, Verdict.unknown, f"{whom} did not answer")
+
+
+def _not_allowed(check: str, why: str) -> Finding:
+    return Finding(check, Verdict.unknown, f"settings cannot be read: {why}", "allow DescribeConfigs on the topics")
 
 
 def _some(names: Sequence[str]) -> str:
@@ -278,6 +359,12 @@ def _ago(ms: int) -> str:
     return f"{max(0, ms) / 1000:.0f} s ago" if ms < 600_000 else f"{_span(ms)} ago"
 
 
+def _in(ms: float) -> str:
+    return f"in {_span(ms)}" if ms > 0 else "at any moment"
+
+
 def _span(ms: float) -> str:
     hours = ms / _HOUR_MS
+    if abs(hours) < 1:
+        return f"{ms / 60_000:.0f} min"
     return f"{hours / 24:.1f} days" if abs(hours) >= 48 else f"{hours:.1f} hours"

@@ -2,11 +2,11 @@
 
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as IcebergTable
@@ -14,9 +14,11 @@ from pyiceberg.table import Table as IcebergTable
 from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Lake, Pipeline
 from headgate.controller.health_values import (
+    DiskFacts,
     Facts,
     KafkaFacts,
     LakeFacts,
+    LedgerFacts,
     PartitionFacts,
     TableFacts,
     TopicFacts,
@@ -37,6 +39,7 @@ from headgate.model.messages import (
     ControllerState,
     LedgerState,
     Measurement,
+    PartitionRate,
 )
 
 Positions = Mapping[TopicPartition, int]
@@ -52,8 +55,9 @@ _MIRROR_WAIT_S = 3.0
 def facts_of(pipeline: Pipeline) -> Facts:
     """Asks everybody; whoever does not answer is described by why."""
     catalog, lake = _lake(pipeline)
-    kafka = _kafka(pipeline, catalog)
-    return Facts(int(time.time() * 1000), kafka, lake)
+    ledgers = lake.ledgers if isinstance(lake, LakeFacts) else LedgerFacts({}, (lake,))
+    kafka = _kafka(pipeline, ledgers, lambda: _ledgers(pipeline, catalog))
+    return Facts(int(time.time() * 1000), kafka, lake, _disks(pipeline))
 
 
 def _lake(pipeline: Pipeline) -> tuple[Catalog | None, LakeFacts | str]:
@@ -65,16 +69,36 @@ def _lake(pipeline: Pipeline) -> tuple[Catalog | None, LakeFacts | str]:
             catalog = open_catalog(lake)
             found = {name: load_table(catalog, name) for name in found}
     except Exception as error:  # noqa: BLE001 — catalogs fail in ways of their own; all are shown
-        return None, pipeline.redact(str(error).splitlines()[0] if str(error) else repr(error))
+        return None, _first_line(pipeline, error)
     facts = LakeFacts(
         catalog=lake.catalog_name,
         tables=tuple(_table(name, table) for name, table in found.items() if table is not None),
         missing_tables=tuple(name for name, table in found.items() if table is None),
+        ledgers=_ledgers(pipeline, catalog),
         keep_snapshots=lake.keep_snapshots,
         target_file_bytes=lake.target_file_bytes,
-        disk=_disk(Path(lake.warehouse)) if lake.is_local else None,
     )
     return catalog, facts
+
+
+def _first_line(pipeline: Pipeline, error: Exception) -> str:
+    return pipeline.redact(str(error).splitlines()[0] if str(error) else repr(error))
+
+
+def _ledgers(pipeline: Pipeline, catalog: Catalog | None) -> LedgerFacts:
+    """The slowest table's position of each partition, from the lake itself."""
+    slowest: dict[TopicPartition, int] = {}
+    unread = []
+    for config in pipeline.tables:
+        try:
+            table = None if catalog is None else load_table(catalog, config.name)
+            following = {} if table is None else read_ledger(table).next
+        except Exception as error:  # noqa: BLE001 — as above; the other tables' are told all the same
+            unread.append(f"{config.name}: {_first_line(pipeline, error)}")
+            continue
+        for partition, at in following.items():
+            slowest[partition] = min(at, slowest.get(partition, at))
+    return LedgerFacts(slowest, tuple(unread))
 
 
 def _is_unmade(lake: Lake) -> bool:
@@ -95,16 +119,21 @@ def _table(name: str, table: IcebergTable) -> TableFacts:
     )
 
 
-def _disk(warehouse: Path) -> tuple[int, int]:
-    existing = next(place for place in (warehouse, *warehouse.parents) if place.exists())
+def _disks(pipeline: Pipeline) -> tuple[DiskFacts, ...]:
+    places = {"home": pipeline.home, "the warehouse": pipeline.lake.local_folder}
+    return tuple(_disk(what, folder) for what, folder in places.items() if folder is not None)
+
+
+def _disk(what: str, folder: Path) -> DiskFacts:
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
     usage = shutil.disk_usage(existing)
-    return usage.free, usage.total
+    return DiskFacts(what, usage.free, usage.total)
 
 
-def _kafka(pipeline: Pipeline, catalog: Catalog | None) -> KafkaFacts | str:
+def _kafka(pipeline: Pipeline, ledgers: LedgerFacts, ledgers_now: Callable[[], LedgerFacts]) -> KafkaFacts | str:
     settings = librdkafka_settings(pipeline)
     try:
-        return _ask_brokers(pipeline, settings, AdminClient(dict(settings)), catalog)
+        return _ask_brokers(pipeline, settings, AdminClient(dict(settings)), ledgers, ledgers_now)
     except KafkaException as error:
         return pipeline.redact(error.args[0].str())
     except Outdated:
@@ -114,7 +143,11 @@ def _kafka(pipeline: Pipeline, catalog: Catalog | None) -> KafkaFacts | str:
 
 
 def _ask_brokers(
-    pipeline: Pipeline, settings: Mapping[str, Any], admin: AdminClient, catalog: Catalog | None
+    pipeline: Pipeline,
+    settings: Mapping[str, Any],
+    admin: AdminClient,
+    ledgers: LedgerFacts,
+    ledgers_now: Callable[[], LedgerFacts],
 ) -> KafkaFacts:
     try:
         listed = admin.list_topics(timeout=_DEADLINE_S)
@@ -123,20 +156,20 @@ def _ask_brokers(
     names = Topics(pipeline.name)
     has_run = names.control in listed.topics
     partitions = partitions_where(admin, lambda topic: bool(pipeline.tables_of(topic)), _DEADLINE_S)
-    ledger = _ledger(pipeline, catalog)
     heard = _listen(settings, names) if has_run else _Heard([], (), [])
     commits = [r.message for r in heard.commits if isinstance(r.message, CommitRecord)]
     measured = next((r.message for r in reversed(heard.words) if isinstance(r.message, Measurement)), None)
+    rates = {TopicPartition(r.topic, r.partition): r for r in (measured.rates if measured else ())}
     return KafkaFacts(
         brokers=len(listed.brokers),
         missing_topics=tuple(topic for topic in pipeline.topics if topic not in listed.topics),
         has_run=has_run,
         topics=_topics(admin, {p.topic for p in partitions}),
-        partitions=_partitions(settings, admin, pipeline, partitions, ledger),
-        astray=_astray(pipeline, settings, catalog, ledger),
+        partitions=_partitions(settings, admin, pipeline, partitions, ledgers.positions, rates),
+        astray=_astray(pipeline, settings, ledgers, ledgers_now),
         rates=tuple(
-            (TopicPartition(r.topic, r.partition), r.bytes_per_s * len(pipeline.tables_of(r.topic)))
-            for r in (measured.rates if measured else ())
+            (partition, rate.bytes_per_s * len(pipeline.tables_of(partition.topic)))
+            for partition, rate in rates.items()
         ),
         capacity_bytes_per_s=pipeline.policy.consumer_capacity_bytes_per_s,
         voices=voices(heard.words),
@@ -147,22 +180,23 @@ def _ask_brokers(
     )
 
 
-def _topics(admin: AdminClient, names: Iterable[str]) -> tuple[TopicFacts, ...]:
-    configured = topic_settings(admin, sorted(names), _DEADLINE_S)
+def _topics(admin: AdminClient, names: Iterable[str]) -> tuple[TopicFacts, ...] | str:
+    """Reading settings is a permission of its own, and not one that ingestion needs."""
+    try:
+        configured = topic_settings(admin, sorted(names), _DEADLINE_S)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return str(error.args[0].str())
+        raise
     return tuple(
-        TopicFacts(name, its.get("cleanup.policy", "delete"), int(its.get("retention.ms", -1)))
+        TopicFacts(
+            name,
+            its.get("cleanup.policy", "delete"),
+            int(its.get("retention.ms", -1)),
+            int(its.get("retention.bytes", -1)),
+        )
         for name, its in configured.items()
     )
-
-
-def _ledger(pipeline: Pipeline, catalog: Catalog | None) -> dict[TopicPartition, int]:
-    """The slowest table's position of each partition, from the lake itself."""
-    slowest: dict[TopicPartition, int] = {}
-    for config in pipeline.tables if catalog is not None else ():
-        table = load_table(catalog, config.name) if catalog is not None else None
-        for partition, following in (read_ledger(table).next if table is not None else {}).items():
-            slowest[partition] = min(following, slowest.get(partition, following))
-    return slowest
 
 
 def _partitions(
@@ -171,6 +205,7 @@ def _partitions(
     pipeline: Pipeline,
     partitions: frozenset[TopicPartition],
     ledger: Positions,
+    rates: Mapping[TopicPartition, PartitionRate],
 ) -> tuple[PartitionFacts, ...]:
     if not partitions:
         return ()
@@ -180,25 +215,32 @@ def _partitions(
     furthest = sorted(unread, key=lambda p: unread[p] - ends[p])[:_MOST_AGES]
     ages = written_at_ms(settings, {p: unread[p] for p in furthest}) if furthest else {}
     return tuple(
-        PartitionFacts(p, begins[p], ends[p], ledger.get(p), ages.get(p))
+        PartitionFacts(p, begins[p], ends[p], ledger.get(p), ages.get(p), *_written_per_s(rates.get(p)))
         for p in sorted(partitions)
         if p in ends and p in begins
     )
 
 
+def _written_per_s(rate: PartitionRate | None) -> tuple[float, float]:
+    """Bytes and records."""
+    return (0.0, 0.0) if rate is None else (rate.bytes_per_s, rate.records_per_s)
+
+
 def _astray(
-    pipeline: Pipeline, settings: Mapping[str, Any], catalog: Catalog | None, before: Positions
-) -> tuple[str, ...]:
+    pipeline: Pipeline, settings: Mapping[str, Any], before: LedgerFacts, ledgers_now: Callable[[], LedgerFacts]
+) -> tuple[str, ...] | None:
     """Group offsets are written a moment after each commit: right is whatever the ledger was while we asked."""
-    if catalog is None or not before:
-        return ()
-    for look in range(2):
-        mirrored = group_offsets(settings, pipeline.group, before, _DEADLINE_S)
-        after = _ledger(pipeline, catalog)
+    if before.unread:
+        return None
+    for look in range(2 if before.positions else 0):
+        mirrored = group_offsets(settings, pipeline.group, before.positions, _DEADLINE_S)
+        after = ledgers_now()
+        if after.unread:
+            return None
         astray = tuple(
             f"{p} {mirrored.get(p, 'none')} instead of {at}"
-            for p, at in sorted(before.items())
-            if not at <= mirrored.get(p, -1) <= after.get(p, at)
+            for p, at in sorted(before.positions.items())
+            if not at <= mirrored.get(p, -1) <= after.positions.get(p, at)
         )
         if not astray or look:
             return astray

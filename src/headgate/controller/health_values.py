@@ -1,5 +1,6 @@
 """The values `headgate doctor` deals in: facts go into its checks, findings come out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -29,6 +30,8 @@ class TopicFacts:
     cleanup_policy: str
     retention_ms: int
     """-1 keeps everything."""
+    retention_bytes: int = -1
+    """Of each partition; -1 keeps everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,9 @@ class PartitionFacts:
     """Of the slowest table; None if no table's ledger knows it."""
     oldest_unread_ms: int | None = None
     """Timestamp of the first record the lake misses, where that was looked up."""
+    write_bytes_per_s: float = 0.0
+    """0 if it is not known."""
+    write_records_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +65,11 @@ class KafkaFacts:
     brokers: int
     missing_topics: tuple[str, ...]
     has_run: bool
-    topics: tuple[TopicFacts, ...]
+    topics: tuple[TopicFacts, ...] | str
+    """A text says why their settings may not be read."""
     partitions: tuple[PartitionFacts, ...]
-    astray: tuple[str, ...]
-    """Partitions whose group offset is not where the ledger is, in words."""
+    astray: tuple[str, ...] | None
+    """Partitions whose group offset is not where the ledger is, in words; None if the ledger could not be read."""
     rates: tuple[tuple[TopicPartition, float], ...]
     """What one consumer would have to read for each partition, in bytes per second, for all its tables."""
     capacity_bytes_per_s: float
@@ -86,14 +93,29 @@ class TableFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerFacts:
+    positions: Mapping[TopicPartition, int]
+    """Of the slowest table that has a partition."""
+    unread: tuple[str, ...] = ()
+    """Tables whose ledger could not be read, and why."""
+
+
+@dataclass(frozen=True, slots=True)
 class LakeFacts:
     catalog: str
     tables: tuple[TableFacts, ...]
     missing_tables: tuple[str, ...]
+    ledgers: LedgerFacts
     keep_snapshots: int
     target_file_bytes: int
-    disk: tuple[int, int] | None
-    """Free and all bytes of the warehouse's disk; None if it is not on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFacts:
+    what: str
+    """Which part of the pipeline is on it."""
+    free_bytes: int
+    all_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +125,5 @@ class Facts:
     now_ms: int
     kafka: KafkaFacts | str
     lake: LakeFacts | str
+    disks: tuple[DiskFacts, ...]
+    """Of what is on this machine; where the catalog does not answer, a full disk may be why."""

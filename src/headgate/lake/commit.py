@@ -208,11 +208,14 @@ class TableCommitter:
         return _Sorted(replace(ledger, sequence=ledger.sequence + 1), tuple(fresh), tuple(already), tuple(refused))
 
     def _too_old(self, announcement: Announcement) -> str | None:
-        """Files that nobody refers to are swept after `orphan_age_s`; well before that they are not used any more."""
-        age_s = time.time() - announcement.announced_at_ms / 1000
+        """Files that nobody refers to are swept after `orphan_age_s`; well before that they are not used any more.
+
+        How long ago they were announced says nothing: a consumer may have been frozen before it spoke.
+        """
+        age_s = time.time() - announcement.began_at_ms / 1000
         if age_s <= self._lake.orphan_age_s / 2:
             return None
-        return f"it was announced {age_s / 3600:.1f} hours ago; its files may be swept at any time"
+        return f"its cycle began {age_s / 3600:.1f} hours ago; its files may be swept at any time"
 
     def _schema_problem(self, schema: Schema, announcement: Announcement) -> str | None:
         """Why the files cannot become part of the table; additive evolution is fine unless switched off."""

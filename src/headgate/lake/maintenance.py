@@ -1,22 +1,15 @@
-"""Upkeep of the tables: expiring snapshots and sweeping files that no table refers to."""
+"""Forgetting snapshots: those beyond what is to be kept, never the one with the ledger."""
 
 import logging
 import time
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
-import pyarrow.fs as pafs
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from headgate.config.pipeline import Lake
-from headgate.config.table import REJECTED_SUFFIX
 from headgate.lake.compaction import REPLACED_TAG
 from headgate.lake.ledger import LEDGER, LEDGER_TAG, decode_ledger, ledger_snapshot, summary
-from headgate.lake.rejects import land_rejects, promised_rejects
 from headgate.lake.skips import keep_skips
 from headgate.lake.tables import load_table, single_attempt
 from headgate.model import Ledger
@@ -56,17 +49,17 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
     table = load_table(catalog, name)
     if table is None:
         return 0
-    carrier = ledger_snapshot(table)
-    if carrier is not None and table.refs()[LEDGER_TAG].snapshot_id != carrier.snapshot_id:
-        # It was rolled back: without the tag, expiry could cut off the way to the ledger now in force.
-        single_attempt(table).manage_snapshots().create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
-        table.refresh()
     expired = expirable(table, lake)
-    if not expired:
-        return 0
-    keep_skips(catalog, lake, table, expired)
+    if expired:
+        keep_skips(catalog, lake, table, expired)
+    carrier, tag = ledger_snapshot(table), table.refs().get(LEDGER_TAG)
     try:
-        single_attempt(table).maintenance.expire_snapshots().by_ids(expired).commit()
+        if carrier is not None and (tag is None or tag.snapshot_id != carrier.snapshot_id):
+            # Rolled back, or dropped: without the tag, expiry could cut off the way to the ledger now in force.
+            single_attempt(table).manage_snapshots().create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
+            table.refresh()
+        if expired:
+            single_attempt(table).maintenance.expire_snapshots().by_ids(expired).commit()
     except _MET_ANOTHER as error:
         log.info("expiry of %s met another commit; it will happen after the next ones: %.200s", name, error)
         return 0
@@ -96,66 +89,3 @@ def _replaced_ms(tag: str, otherwise: float) -> float:
     """When compaction set this tag; `otherwise` for any other tag."""
     stamp = tag.removeprefix(REPLACED_TAG)
     return int(stamp) if tag.startswith(REPLACED_TAG) and stamp.isdecimal() else otherwise
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """What a sweep found below a table's location."""
-
-    orphans: tuple[str, ...]
-    bytes: int
-    removed: bool
-
-
-def sweep_orphans(catalog: Catalog, name: str, lake: Lake, remove: bool) -> Sweep:
-    """Files of the table that no snapshot refers to and that are older than `orphan_age_s`.
-
-    Young files may belong to a cycle that is just being written or announced, so age is what makes this safe. Without
-    the table nobody can say what is used: nothing is swept then.
-    """
-    table = load_table(catalog, name)
-    if table is None:
-        return Sweep((), 0, remove)
-    if remove:
-        land_rejects(catalog, lake, table)  # files that a snapshot promised are not orphans
-    used = _used(catalog, name, table)
-    limit = datetime.now(UTC) - timedelta(seconds=lake.orphan_age_s)
-    orphans = []
-    for folder in ("data", "metadata"):  # other tables may have their places below this one's
-        scheme, netloc, path = PyArrowFileIO.parse_location(f"{table.location()}/{folder}", {})
-        filesystem = PyArrowFileIO({**catalog.properties}).fs_by_scheme(scheme, netloc)
-        selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
-        orphans += [
-            info
-            for info in filesystem.get_file_info(selector)
-            if info.type == pafs.FileType.File and info.path not in used and info.mtime and info.mtime < limit
-        ]
-    if remove:
-        used = _used(catalog, name, load_table(catalog, name) or table)  # somebody may have committed meanwhile
-        orphans = [info for info in orphans if info.path not in used]
-        for info in orphans:
-            with suppress(FileNotFoundError):  # swept by another round of upkeep
-                filesystem.delete_file(info.path)
-    return Sweep(tuple(sorted(i.path for i in orphans)), sum(i.size for i in orphans), remove)
-
-
-def _used(catalog: Catalog, name: str, table: Table) -> set[str]:
-    """Files that are referred to, and those that a main table's snapshot promised and nobody could land so far."""
-    main = load_table(catalog, name.removesuffix(REJECTED_SUFFIX)) if name.endswith(REJECTED_SUFFIX) else None
-    promised = [] if main is None else promised_rejects(main)
-    return _referenced(table) | {PyArrowFileIO.parse_location(path, {})[2] for path in promised}
-
-
-def _referenced(table: Table) -> set[str]:
-    """Every file that any snapshot still there can reach: data, manifests, manifest lists, metadata."""
-    metadata = table.metadata
-    paths = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
-    paths |= {s.statistics_path for s in (*metadata.statistics, *metadata.partition_statistics)}
-    for snapshot in table.metadata.snapshots:
-        paths.add(snapshot.manifest_list)
-        for manifest in snapshot.manifests(table.io):
-            if manifest.manifest_path in paths:
-                continue
-            paths.add(manifest.manifest_path)
-            paths.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
-    return {PyArrowFileIO.parse_location(path, {})[2] for path in paths}

@@ -13,7 +13,8 @@ from pyiceberg.catalog import Catalog
 from headgate.config.pipeline import Lake, Pipeline
 from headgate.config.table import REJECTED_SUFFIX, SKIPPED_SUFFIX
 from headgate.lake.compaction import NOBODY_ELSE, Compaction, compact, plan_compaction
-from headgate.lake.maintenance import Sweep, expirable, expire_snapshots, release_replaced, sweep_orphans
+from headgate.lake.maintenance import expirable, expire_snapshots, release_replaced
+from headgate.lake.sweep import Sweep, sweep_orphans
 from headgate.lake.tables import load_table, open_catalog
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,11 @@ log = logging.getLogger(__name__)
 _COMPACTED = Counter("headgate_compacted_files_total", "Small files that compaction replaced by fewer ones", ["table"])
 _EXPIRED = Counter("headgate_expired_snapshots_total", "Snapshots forgotten by upkeep", ["table"])
 _SWEPT = Counter("headgate_swept_bytes_total", "Bytes of files that no table referred to, deleted", ["table"])
-_DONE = Gauge("headgate_maintenance_timestamp_seconds", "When the last round of upkeep ended")
+_DONE = Gauge(
+    "headgate_maintenance_timestamp_seconds",
+    "When the last scheduled round of upkeep ended in which no table failed; before the first, when the schedule began",
+)
+_EVERY = Gauge("headgate_maintenance_interval_seconds", "Time between rounds of upkeep; 0 without a schedule")
 
 Progress = Callable[[Compaction, Compaction], None]
 
@@ -61,10 +66,10 @@ def maintain(
     """Expires, compacts, sweeps. May be killed at any moment and run beside committers, readers and itself."""
     release_replaced(catalog, name, lake)
     expired = expire_snapshots(catalog, name, lake)
-    compaction = compact(catalog, name, lake, turn, progress, is_stopped)
-    sweep = sweep_orphans(catalog, name, lake, remove=True)
     _EXPIRED.labels(name).inc(expired)
+    compaction = compact(catalog, name, lake, turn, progress, is_stopped)
     _COMPACTED.labels(name).inc(compaction.files)
+    sweep = sweep_orphans(catalog, name, lake, remove=True)
     _SWEPT.labels(name).inc(sweep.bytes)
     return Upkeep(name, expired, compaction, sweep)
 
@@ -81,11 +86,15 @@ class Maintainer:
 
     def run(self, stop: threading.Event) -> None:
         every_s = self._pipeline.lake.maintain_every_s
-        while every_s is not None and not stop.wait(every_s):
+        if every_s is None:
+            return
+        _EVERY.set(every_s)
+        _DONE.set(time.time())
+        while not stop.wait(every_s):
             self.round(stop)
 
     def round(self, stop: threading.Event) -> None:
-        lake = self._pipeline.lake
+        lake, failed = self._pipeline.lake, False
         for name in upkeep_tables(self._pipeline):
             if stop.is_set():
                 return
@@ -94,10 +103,12 @@ class Maintainer:
                 done = maintain(self._catalog, name, lake, self._turn, is_stopped=stop.is_set)
             except Exception:  # catalogs and file systems fail in ways of their own; ingestion must not care
                 log.exception("upkeep of %s failed; it is tried again in %g s", name, lake.maintain_every_s or 0)
+                failed = True
                 continue
             if done.expired or done.compaction.files or done.sweep.orphans:
                 log.info(
                     "%s: expired %d snapshots, compacted %d files into %d, swept %d orphans", name, done.expired,
                     done.compaction.files, done.compaction.into, len(done.sweep.orphans),
                 )  # fmt: skip
-        _DONE.set(time.time())
+        if not failed:
+            _DONE.set(time.time())

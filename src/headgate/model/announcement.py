@@ -76,6 +76,8 @@ class Announcement:
     skips: tuple[Skip, ...]
     schema: str
     """Schema of the files as Spark's JSON; the committer creates or widens the table with it."""
+    began_at_ms: int
+    """Before the first of the files was there: none of them is older."""
     announced_at_ms: int
     stats: CycleStats
 
