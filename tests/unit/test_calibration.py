@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate.cli.calibrate import session_of_a_consumer
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.controller.calibration import Calibration, Measure, Measured
@@ -82,3 +83,11 @@ def test_layouts_that_are_the_same_here_are_measured_once_and_empty_partitions_n
     (only,) = layouts(pipeline(tmp_path, 1), backlog)
     assert [p.partition for p in only.partitions] == [0, 1, 2, 4, 5, 6, 7]
     assert only.most_bytes == float("inf")
+
+
+def test_a_consumer_is_measured_with_the_cores_its_fleet_would_give_it(tmp_path: Path) -> None:
+    threads = pipeline(tmp_path, 1)
+    processes = threads.model_copy(update={"fleet": threads.fleet.model_copy(update={"kind": "processes"})})
+    assert threads.consumer.spark.master == "local[1]"
+    assert session_of_a_consumer(threads).master == "local[*]"
+    assert session_of_a_consumer(processes).master == "local[1]"

@@ -30,6 +30,7 @@ from headgate.simulation.workload_shapes import Steady
 
 if TYPE_CHECKING:
     from headgate.controller.calibration import Calibration, Measure, Measured
+    from headgate.controller.service import SharedSession
 
 
 def calibrate(
@@ -59,7 +60,6 @@ def calibrate(
     [bold]headgate calibrate pipeline.yaml --write[/]   and set it
     """
     from headgate.controller.calibration import calibrate as measure
-    from headgate.controller.service import SharedSession
 
     if write and file is None:
         raise ConfigError("--write needs the FILE to write to")
@@ -76,12 +76,12 @@ def calibrate(
     log_to(None)
     with tempfile.TemporaryDirectory(prefix="headgate-calibrate-") as folder, console.status("preparing") as shown:
         if pipeline is not None:
-            result = measure(pipeline, seconds, SharedSession(pipeline), shown.update, stop)
+            result = measure(pipeline, seconds, session_of_a_consumer(pipeline), shown.update, stop)
         else:
             home = Path(folder)
             with EmbeddedKafka(home / "kafka", 1) as kafka:
                 pipeline = _generated(home, kafka.bootstrap, megabytes, partitions, tables, shown.update)
-                session = SharedSession(pipeline)
+                session = session_of_a_consumer(pipeline)
                 try:
                     result = measure(pipeline, seconds, session, shown.update, stop)
                 finally:
@@ -95,6 +95,14 @@ def calibrate(
         edit = edited(file, "policy", texts)
         edit.write()
         console.print(edit.diff or f"{file} has these capacities already", highlight=False, markup=False)
+
+
+def session_of_a_consumer(pipeline: Pipeline) -> "SharedSession":
+    """With as many cores as the fleet would give it: a process has its own session, by spark.master as written."""
+    from headgate.controller.service import SharedSession
+
+    alone = pipeline.fleet.kind == "processes"
+    return SharedSession(pipeline, master=pipeline.consumer.spark.master if alone else None)
 
 
 def suggested_texts(consumer_bytes_per_s: float, packing_bytes_per_s: float) -> dict[str, str]:
