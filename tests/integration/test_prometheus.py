@@ -77,6 +77,38 @@ tests:
 """
 
 
+GOALS_OF_TWO_TABLES = """
+rule_files: [%s]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      # Of 1,000 records a minute, 5 for one table and 20 for the other come late; nothing comes for the third.
+      - {series: 'headgate_slo_goal_ratio{pipeline="p"}', values: '0.99x40'}
+      - {series: 'headgate_latency_seconds_count{pipeline="p", table="well"}', values: '0+1000x40'}
+      - {series: 'headgate_late_records_total{pipeline="p", table="well"}', values: '0+5x40'}
+      - {series: 'headgate_latency_seconds_count{pipeline="p", table="late"}', values: '0+1000x40'}
+      - {series: 'headgate_late_records_total{pipeline="p", table="late"}', values: '0+20x40'}
+      - {series: 'headgate_latency_seconds_count{pipeline="p", table="quiet"}', values: '70x40'}
+      - {series: 'headgate_late_records_total{pipeline="p", table="quiet"}', values: '70x40'}
+    alert_rule_test:
+      - eval_time: 30m
+        alertname: HeadgateGoalMissed
+        exp_alerts:
+          - exp_labels: {severity: warning, pipeline: p, table: late}
+            exp_annotations:
+              summary: Only 98%% of the records reach late in time
+              description: headgate explain shows what was decided; raise fleet.max_consumers or look at hot partitions.
+"""
+
+
+def test_a_goal_is_missed_by_records_and_not_by_commits(tmp_path: Path) -> None:
+    file = tmp_path / "tests.yml"
+    file.write_text(GOALS_OF_TWO_TABLES % ALERTS)
+    done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_alerts_tell_one_pipeline_from_another(tmp_path: Path) -> None:
     file = tmp_path / "tests.yml"
     rules = {rule["alert"]: rule for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]}
