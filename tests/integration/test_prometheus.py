@@ -40,11 +40,18 @@ evaluation_interval: 1m
 tests:
   - interval: 1m
     input_series:
-      # `still` commits nothing though records come in; `idle` has nothing to commit; `gone` does not answer.
-      - {series: 'headgate_last_commit_timestamp_seconds{pipeline="still", table="t"}', values: '0x30'}
-      - {series: 'headgate_last_commit_timestamp_seconds{pipeline="idle", table="t"}', values: '0x30'}
+      # Of `still` one table waits since second 60 and the other has nothing to commit, though records come in for
+      # both; `restarted` began at second 300, while its catalog was down; `gone` does not answer.
+      - {series: 'headgate_commit_waiting_timestamp_seconds{pipeline="still", table="t"}', values: '0 60x30'}
+      - {series: 'headgate_commit_waiting_timestamp_seconds{pipeline="still", table="quiet"}', values: '0x30'}
+      - {series: 'headgate_commit_waiting_timestamp_seconds{pipeline="restarted", table="t"}', values: '_x5 300x30'}
+      - {series: 'headgate_last_commit_timestamp_seconds{pipeline="still", table="quiet"}', values: '0x30'}
       - {series: 'headgate_partition_write_bytes_per_second{pipeline="still", partition="0"}', values: '1000x30'}
-      - {series: 'headgate_partition_write_bytes_per_second{pipeline="idle", partition="0"}', values: '0x30'}
+      # Of one table everything is refused; of the other some, and the rest is committed.
+      - {series: 'headgate_announcements_refused_total{pipeline="still", table="t"}', values: '0+2x30'}
+      - {series: 'headgate_commits_total{pipeline="still", table="t"}', values: '7x30'}
+      - {series: 'headgate_announcements_refused_total{pipeline="still", table="quiet"}', values: '0+2x30'}
+      - {series: 'headgate_commits_total{pipeline="still", table="quiet"}', values: '0+1x30'}
       - {series: 'headgate_controller_heartbeat_timestamp_seconds{pipeline="idle"}', values: '0+60x30'}
       - {series: 'up{pipeline="gone", part="run"}', values: '0x30'}
       - {series: 'up{pipeline="idle", part="run"}', values: '1x30'}
@@ -58,8 +65,19 @@ tests:
         exp_alerts:
           - exp_labels: {severity: critical, pipeline: still, table: t}
             exp_annotations:
-              summary: Nothing was committed to t for 20m 0s while records come in
-              description: Run headgate doctor; look for refused announcements and catalog errors in the log.
+              summary: What waits for t could not be committed for 19m 0s
+              description: &meanwhile Run headgate doctor; look for catalog errors in the log. Nothing is lost meanwhile.
+          - exp_labels: {severity: critical, pipeline: restarted, table: t}
+            exp_annotations:
+              summary: What waits for t could not be committed for 15m 0s
+              description: *meanwhile
+      - eval_time: 20m
+        alertname: HeadgateRefusing
+        exp_alerts:
+          - exp_labels: {severity: critical, pipeline: still, table: t}
+            exp_annotations:
+              summary: Everything announced for t is refused
+              description: The log says why; often the files do not fit the table. See docs/recover.md, a bad deployment.
       - eval_time: 20m
         alertname: HeadgateDown
         exp_alerts:

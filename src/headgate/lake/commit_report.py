@@ -1,6 +1,7 @@
 """What a commit was: the record for the journal and the numbers for Prometheus."""
 
 import logging
+import time
 from collections.abc import Iterable
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
@@ -27,11 +28,34 @@ REGISTRY.register(_LATENCY)
 _LATE = Counter("headgate_late_records_total", "Records committed later than slo.latency_s after their time", ["table"])
 _SLO_GOAL = Gauge("headgate_slo_goal_ratio", "The share that the pipeline file asks for: slo.quantile")
 _LAST_COMMIT = Gauge("headgate_last_commit_timestamp_seconds", "When the last snapshot was committed", ["table"])
+_WAITING = Gauge(
+    "headgate_commit_waiting_timestamp_seconds",
+    "Since when something waits to be committed, or the committer could not look yet; 0 if nothing does",
+    ["table"],
+)
+_waiting_since_s: dict[str, float] = {}
 _PROBLEMS = Gauge("headgate_table_problems", "What keeps topics out of this table; status says more", ["table"])
 
 
 def show_problems(table: str, count: int) -> None:
     _PROBLEMS.labels(table).set(count)
+
+
+def show_start(table: str) -> None:
+    """A committer begins: until it has seen the table, something may wait. Counters are there before they count."""
+    for counter in (_COMMITS, _REFUSED, _LATE):
+        counter.labels(table)
+    show_waiting(table)
+
+
+def show_waiting(table: str) -> None:
+    """Since now, unless something waits already; a committer that was started again does not begin anew."""
+    _WAITING.labels(table).set(_waiting_since_s.setdefault(table, time.time()))
+
+
+def show_settled(table: str) -> None:
+    _waiting_since_s.pop(table, None)
+    _WAITING.labels(table).set(0)
 
 
 def report(committer: str, table: str, result: CommitResult, now_ms: int, slo: Slo) -> CommitRecord:
