@@ -41,7 +41,8 @@ tests:
   - interval: 1m
     input_series:
       # Of `still` one table waits since second 60 and the other has nothing to commit, though records come in for
-      # both; `restarted` began at second 300, while its catalog was down; `gone` does not answer.
+      # both; `restarted` began at second 300, while its catalog was down; `gone` does not answer, and of
+      # `headless` only a consumer does.
       - {series: 'headgate_commit_waiting_timestamp_seconds{pipeline="still", table="t"}', values: '0 60x30'}
       - {series: 'headgate_commit_waiting_timestamp_seconds{pipeline="still", table="quiet"}', values: '0x30'}
       - {series: 'headgate_commit_waiting_timestamp_seconds{pipeline="restarted", table="t"}', values: '_x5 300x30'}
@@ -54,6 +55,7 @@ tests:
       - {series: 'headgate_commits_total{pipeline="still", table="quiet"}', values: '0+1x30'}
       - {series: 'headgate_controller_heartbeat_timestamp_seconds{pipeline="idle"}', values: '0+60x30'}
       - {series: 'up{pipeline="gone", part="run"}', values: '0x30'}
+      - {series: 'up{pipeline="headless", part="consumer-1"}', values: '1x30'}
       - {series: 'up{pipeline="idle", part="run"}', values: '1x30'}
       - {series: 'up{pipeline="idle", part="consumer-1"}', values: '0x30'}
       # One pipeline's lag grows beyond bounds, the other's is as large and shrinks.
@@ -66,7 +68,7 @@ tests:
           - exp_labels: {severity: critical, pipeline: still, table: t}
             exp_annotations:
               summary: What waits for t could not be committed for 19m 0s
-              description: &meanwhile Run headgate doctor; look for catalog errors in the log. Nothing is lost meanwhile.
+              description: &meanwhile Run headgate doctor; look for catalog errors in the log. Nothing is lost.
           - exp_labels: {severity: critical, pipeline: restarted, table: t}
             exp_annotations:
               summary: What waits for t could not be committed for 15m 0s
@@ -77,14 +79,19 @@ tests:
           - exp_labels: {severity: critical, pipeline: still, table: t}
             exp_annotations:
               summary: Everything announced for t is refused
-              description: The log says why; often the files do not fit the table. See docs/recover.md, a bad deployment.
+              description: The log says why; often the files do not fit the table. See docs/recover.md.
       - eval_time: 20m
         alertname: HeadgateDown
         exp_alerts:
-          - exp_labels: {severity: critical, pipeline: gone, part: run}
+          - exp_labels: {severity: critical, pipeline: gone}
             exp_annotations:
-              summary: No controller is scraped
-              description: Consumers go on with what they own, but nothing follows the load. Start it with headgate run.
+              summary: No controller of gone is scraped
+              description: &down
+                Consumers go on with what they own, but nothing follows the load. Start it with headgate run.
+          - exp_labels: {severity: critical, pipeline: headless}
+            exp_annotations:
+              summary: No controller of headless is scraped
+              description: *down
       - eval_time: 29m
         alertname: HeadgateLagGrowing
         exp_alerts:
@@ -94,6 +101,21 @@ tests:
               description: %s
 """
 
+
+NOTHING_AT_ALL = """
+rule_files: [%s]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    alert_rule_test:
+      - eval_time: 10m
+        alertname: HeadgateDown
+        exp_alerts:
+          - exp_labels: {severity: critical}
+            exp_annotations:
+              summary: No controller is scraped
+              description: Consumers go on with what they own, but nothing follows the load. Start it with headgate run.
+"""
 
 GOALS_OF_TWO_TABLES = """
 rule_files: [%s]
@@ -120,9 +142,10 @@ tests:
 """
 
 
-def test_a_goal_is_missed_by_records_and_not_by_commits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tests", [GOALS_OF_TWO_TABLES, NOTHING_AT_ALL], ids=["goals", "nothing at all"])
+def test_a_goal_is_missed_by_records_and_no_target_at_all_is_an_alert(tmp_path: Path, tests: str) -> None:
     file = tmp_path / "tests.yml"
-    file.write_text(GOALS_OF_TWO_TABLES % ALERTS)
+    file.write_text(tests % ALERTS)
     done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
 

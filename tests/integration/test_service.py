@@ -201,6 +201,8 @@ def test_a_fleet_of_threads_whose_spark_dies_says_so_in_json_and_the_next_start_
         told = json_lines(said)  # nothing but JSON, Spark's and the error's lines included
         assert told[-1]["message"] == "Spark's JVM has ended (out of memory?); start the pipeline again"
         assert told[-1]["level"] == "error"
+        target = pipeline.home / "metrics" / "run.json"
+        assert target.exists(), "Prometheus goes on asking, and finds it down"
         assert "unassigned" in [line["decision"]["trigger"] for line in told if "decision" in line]
 
         process = start()
@@ -223,6 +225,7 @@ def test_a_fleet_of_threads_whose_spark_dies_says_so_in_json_and_the_next_start_
         said, _ = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0
         assert json_lines(said)
+        assert not target.exists()
     finally:
         process.kill()
     verdict = verify_table(spark, open_catalog(pipeline.lake), pipeline.tables[0])

@@ -154,7 +154,8 @@ class Service:
             else:
                 self._fleet.close()
         self._end("committer")
-        if self._endpoint is not None:
+        # Who fails for good stays to be looked for: that nobody answers is the alert. Superseded, another one does.
+        if self._endpoint is not None and (self._failure is None or isinstance(self._failure, Superseded)):
             self._endpoint.withdraw()
         if self._failure is not None:
             raise self._failure
