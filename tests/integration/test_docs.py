@@ -18,6 +18,11 @@ from headgate.config.loader import load_pipeline
 from headgate.controller.drain import lag_records
 from headgate.errors import KafkaUnavailable
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_pace import NoWaiting
+from headgate.kafka.load_records import FixedSize
+from headgate.model import TopicPartition
+from headgate.simulation.workload_shapes import Steady
 from tests.eventually import eventually
 from tests.integration.pipeline_harness import PipelineRun
 from tests.pages import ROOT, Block, blocks, words
@@ -113,6 +118,32 @@ def test_the_quick_start_and_the_operators_page_work_as_written(stranger: Strang
     for block in afterwards:
         stranger.reads(block)
     assert len(afterwards) == 3
+
+
+def test_calibrating_as_the_page_says_measures_and_then_writes(
+    stranger: Stranger, broker: EmbeddedKafka, unique: str
+) -> None:
+    file = stranger.folder / "pipeline.yaml"
+    as_written = (
+        f"# ours\nname: {unique}\nhome: home\nkafka: {{brokers: '{broker.bootstrap}'}}\ntopics: [{unique}]\n"
+        "tables: [{name: lake.t}]\nconsumer: {batch_bytes: 500 kB}\nfleet: {kind: processes}\n"
+        "policy: {max_sentinel_s: 20 s}  # slow\n"
+    )
+    file.write_text(as_written)
+    partitions = [TopicPartition(unique, n) for n in range(2)]
+    load = LoadGenerator(
+        broker.bootstrap, {}, {unique: 2}, Steady.spread(partitions, 1e6), FixedSize(1000), pace=NoWaiting()
+    )
+    load.run(count=6000)  # twelve batches
+    measure, write = marked("tune-and-calibrate.md")
+    stranger.reads(measure)
+    assert file.read_text() == as_written
+    stranger.reads(write)
+    policy = load_pipeline(file).policy
+    assert 0 < policy.packing_capacity_bytes_per_s < policy.consumer_capacity_bytes_per_s
+    assert policy.consumer_capacity_bytes_per_s == float(f"{policy.consumer_capacity_bytes_per_s:.2g}")
+    assert file.read_text().splitlines()[:-1] == as_written.splitlines()[:-1]
+    assert "max_sentinel_s: 20 s" in file.read_text()
 
 
 def test_the_transform_of_the_page_does_what_the_page_says(
