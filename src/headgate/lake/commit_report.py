@@ -2,7 +2,9 @@
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 
@@ -14,6 +16,8 @@ from headgate.model import CycleStats
 from headgate.model.messages import CommitRecord
 
 log = logging.getLogger(__name__)
+
+_SAY_EVERY_S = 60.0
 
 _COMMITS = Counter("headgate_commits_total", "Snapshots committed", ["table"])
 _CONFLICTS = Counter("headgate_commit_conflicts_total", "Commits refused by the catalog and tried again", ["table"])
@@ -80,13 +84,37 @@ def report(committer: str, table: str, result: CommitResult, now_ms: int, slo: S
         latency_ms=commit_latency_ms(cycles, now_ms),
         reached=result.ledger.reached(),
     )
-    log.info(
+    log.debug(
         "%s: snapshot %d with %d rows of %d announcements in %.2f s, %d refused",
         *(table, record.snapshot_id, record.rows, record.announcements, record.duration_s, record.refused),
     )
+    _say_sometimes(record)
     _count(record, slo)
     _count_latencies(table, cycles, now_ms, slo.latency_s)
     return record
+
+
+@dataclass
+class _Unsaid:
+    """What a table got since the last line about it."""
+
+    said_at_s: float = -_SAY_EVERY_S
+    commits: int = 0
+    rows: int = 0
+
+
+_unsaid: defaultdict[str, _Unsaid] = defaultdict(_Unsaid)
+
+
+def _say_sometimes(record: CommitRecord) -> None:
+    """A line for every commit would be gigabytes a year."""
+    unsaid, now_s = _unsaid[record.table], time.monotonic()
+    unsaid.commits += bool(record.announcements)
+    unsaid.rows += record.rows
+    if unsaid.commits and now_s - unsaid.said_at_s >= _SAY_EVERY_S:
+        counted = "1 commit" if unsaid.commits == 1 else f"{unsaid.commits} commits"
+        log.info("%s: %s with %d rows, up to snapshot %d", record.table, counted, unsaid.rows, record.snapshot_id)
+        _unsaid[record.table] = _Unsaid(now_s)
 
 
 def _count(record: CommitRecord, slo: Slo) -> None:
