@@ -1,8 +1,8 @@
 """Consumers as processes of this machine, each in its own session, so that they outlive the controller.
 
 A consumer's folder `consumers/<id>/` under the pipeline's home holds `pid.json` (who it is) and `log.txt` (what it
-said, of which the newest is kept). A new controller finds survivors there. A pid alone proves nothing, since the system reuses them: no process is
-signalled unless its creation time, or the mark in its environment, says that it is ours.
+said; the newest of it is kept). A new controller finds survivors there. A pid alone proves nothing, since the system
+reuses them: no process is signalled unless its creation time, or the mark in its environment, says that it is ours.
 """
 
 import json
