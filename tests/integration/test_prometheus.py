@@ -56,6 +56,7 @@ tests:
       - {series: 'headgate_controller_heartbeat_timestamp_seconds{pipeline="idle"}', values: '0+60x30'}
       - {series: 'up{pipeline="gone", part="run"}', values: '0x30'}
       - {series: 'up{pipeline="headless", part="consumer-1"}', values: '1x30'}
+      - {series: 'up{pipeline="rehearsed", part="dry-run"}', values: '1x30'}
       - {series: 'up{pipeline="idle", part="run"}', values: '1x30'}
       - {series: 'up{pipeline="idle", part="consumer-1"}', values: '0x30'}
       # One pipeline's lag grows beyond bounds, the other's is as large and shrinks.

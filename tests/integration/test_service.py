@@ -158,9 +158,10 @@ def test_consumers_follow_the_load_up_and_down_and_every_record_lands_once(
 def test_a_dry_run_decides_and_touches_nothing(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
 ) -> None:
-    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique)
+    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique, f"metrics_port: {free_port()}")
     prepare_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), {f"{unique}-a": 3}, 1)
     with running(pipeline, spark, dry_run=True):
+        assert [file.name for file in (pipeline.home / "metrics").iterdir()] == ["dry-run.json"]  # it raises no alert
         reader = StatusReader(pipeline)
         wait_for(reader, lambda s: any(d.outcome == "dry-run" for d in reader.decisions), "a decision")
         assert reader.refresh().consumers == ()

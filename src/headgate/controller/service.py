@@ -110,6 +110,7 @@ class Service:
         if self._pipeline.metrics_port is not None:
             show_build()
             part = "run" if self._roles == ROLES else "-".join(sorted(self._roles))
+            part = "dry-run" if self._dry_run else part  # nobody misses its controller
             self._endpoint = serve(
                 self._pipeline.metrics_port, "127.0.0.1", self._pipeline.home, self._pipeline.name, part
             )
