@@ -183,8 +183,8 @@ class Sentinel:
         objection = self._objection(view, fired, needed, chosen, plan)
         if objection:
             offer = f"{_consumers(len(chosen))} with {len(plan.rebalanced)} moves"
-            rejected = () if plan.is_empty else (Alternative(offer, objection),)
-            rejected += instead.other_sizes(view.current)
+            offered = () if plan.is_empty else (Alternative(offer, objection),)
+            rejected = (*offered, *instead.other_sizes(view.current))
             return Decision(None, f"{why}: {objection}", trigger, inputs, rejected, alerts)
         kept = Alternative(f"keep what is, {_consumers(len(view.current))}", self._cost_of_keeping(view, chosen))
         reason = (
