@@ -36,10 +36,19 @@ def serve(port: int, address: str, home: Path, pipeline: str, part: str) -> Endp
     about = {"targets": [f"{host}:{server.server_port}"], "labels": {"pipeline": pipeline, "part": part}}
     endpoint = Endpoint(target_file(home, part), json.dumps([about]))
     endpoint.file.parent.mkdir(parents=True, exist_ok=True)
+    _forget_earlier(endpoint.file.parent, about["targets"])
     draft = endpoint.file.with_suffix(".new")
     draft.write_text(endpoint.text)
     draft.replace(endpoint.file)
     return endpoint
+
+
+def _forget_earlier(folder: Path, targets: object) -> None:
+    """Whoever is said to answer at our address has ended without a word, whatever part it was."""
+    for file in folder.glob("*.json"):
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            if json.loads(file.read_text())[0]["targets"] == targets:
+                file.unlink()
 
 
 def target_file(home: Path, part: str) -> Path:

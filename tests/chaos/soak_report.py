@@ -37,7 +37,7 @@ _ABOUT_FAULTS = (
 )
 _ABOUT_LATENCY = (
     "A fault window lasts from a fault's start until {allowance_s:g} s after its end; windows cover {share:.0%} of the "
-    "run. A record is inside if any of its time was. From the journal of commits, which carries 21 quantiles of each; "
+    "run. A record is inside if any of its time was. From the journal of commits, which carries quantiles of each; "
     "a committer that was killed may have taken a line with it."
 )
 _ABOUT_GROWTH = (

@@ -1,5 +1,6 @@
 """The committer with real Kafka and real tables; announcements are made by hand, so that each can be right or wrong."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -9,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from prometheus_client import REGISTRY
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
@@ -407,6 +409,28 @@ def test_a_catalog_that_fails_for_a_while_is_waited_out(
         assert settled == sorted(settled)
         assert catalog.attempts == attempts + 1
         assert values(run) == produced(run, (0, 4))
+
+
+def test_prometheus_is_told_of_a_catalog_that_is_down_when_the_committer_starts(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    def shown(what: str) -> float | None:
+        return REGISTRY.get_sample_value(f"headgate_{what}", {"table": "lake.restarted"})
+
+    with PipelineRun(tmp_path, broker, spark, [{"name": "lake.restarted"}], {"t": 1}) as run:
+        run.pipeline.home.mkdir(parents=True)
+        catalog = InterruptedCatalog("headgate", **run.pipeline.lake.catalog_properties)
+        catalog.broken = True
+        began_s = time.time()
+        run.committer(catalog)
+        eventually(lambda: shown("table_problems") == 1, "a problem is shown")
+        eventually(lambda: catalog.failures >= 3, "it goes on trying")
+        waiting = shown("commit_waiting_timestamp_seconds")
+        assert waiting is not None
+        assert began_s <= waiting <= time.time()
+        catalog.broken = False
+        eventually(lambda: shown("commit_waiting_timestamp_seconds") == 0, "nothing waits any more")
+        assert shown("table_problems") == 0
 
 
 def with_nanoseconds(announcement: Announcement) -> Announcement:

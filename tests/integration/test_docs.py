@@ -1,5 +1,5 @@
 """The documentation's commands, run as written in an empty folder by a stranger with a shell; only numbers differ that
-would take a port or minutes."""
+would take a port or minutes, and FILE is the pipeline file."""
 
 import os
 import signal
@@ -18,6 +18,11 @@ from headgate.config.loader import load_pipeline
 from headgate.controller.drain import lag_records
 from headgate.errors import KafkaUnavailable
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.load import LoadGenerator
+from headgate.kafka.load_pace import NoWaiting
+from headgate.kafka.load_records import FixedSize
+from headgate.model import TopicPartition
+from headgate.simulation.workload_shapes import Steady
 from tests.eventually import eventually
 from tests.integration.pipeline_harness import PipelineRun
 from tests.pages import ROOT, Block, blocks, words
@@ -27,14 +32,16 @@ DEADLINE_S = 300.0
 
 
 class Stranger:
-    """Types what pages say. What ends with & goes on; so does `headgate run`, until Ctrl-C."""
+    """Types what pages say; what worked on one page, not again on the next. What ends with & goes on; so does
+    `headgate run`, until Ctrl-C, and with --dry-run until it says that it runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._instead = {"9092": str(free_port()), "2min": "5s", "20000": "2000"}
+        self._instead = {"9092": str(free_port()), "2min": "5s", "20000": "2000", "FILE": "orders.yaml"}
         programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self._environment = {**os.environ, "PATH": programs, "TERM": "dumb", "COLUMNS": "120"}
         self._going: list[subprocess.Popen[str]] = []
+        self._typed: set[tuple[str, ...]] = set()
 
     def reads(self, block: Block) -> None:
         if block.language == "python":
@@ -42,8 +49,14 @@ class Stranger:
         for command in block.commands:
             for written, instead in self._instead.items():
                 command = command.replace(written, instead)
-            if words(command)[:2] == ["headgate", "run"]:
-                self._going.append(self._starts(words(command)))
+            typed = tuple(words(command))
+            if typed in self._typed:
+                continue
+            self._typed.add(typed)
+            if "--dry-run" in typed:
+                self._watches(typed)
+            elif typed[:2] == ("headgate", "run"):
+                self._going.append(self._starts(list(typed)))
             elif command.endswith("&"):
                 self._going.append(self._starts(["bash", "-c", command.removesuffix("&")]))
             else:
@@ -76,6 +89,14 @@ class Stranger:
             stderr=subprocess.STDOUT,
         )
 
+    def _watches(self, typed: tuple[str, ...]) -> None:
+        going = self._starts(list(typed))
+        assert going.stdout is not None
+        assert any("dry run: decisions are printed" in line for line in going.stdout), "it ended"
+        going.send_signal(signal.SIGINT)
+        said, _ = going.communicate(timeout=DEADLINE_S)
+        assert going.returncode == 0, said
+
     def _does(self, command: list[str], block: Block) -> None:
         done = self._starts(command)
         said, _ = done.communicate(timeout=DEADLINE_S)
@@ -94,7 +115,7 @@ def marked(page: str) -> list[Block]:
 
 
 @pytest.mark.timeout(1800)  # a dozen programs, each with its own start
-def test_the_quick_start_and_the_operators_page_work_as_written(stranger: Stranger) -> None:
+def test_the_quick_start_and_the_operators_pages_work_as_written(stranger: Stranger) -> None:
     set_up, look, *afterwards = marked("quick-start.md")
     stranger.reads(set_up)
     pipeline = load_pipeline(stranger.folder / "orders.yaml")
@@ -107,12 +128,39 @@ def test_the_quick_start_and_the_operators_page_work_as_written(stranger: Strang
             return False
 
     eventually(everything_landed, "the lake holds everything", DEADLINE_S)
-    for block in (look, *marked("operate.md")):
+    for block in (look, *marked("operate.md"), *marked("run-a-pipeline.md")):
         stranger.reads(block)
     assert stranger.presses_ctrl_c().splitlines()[-1] == "stopped"
-    for block in afterwards:
+    *count_and_read, end = afterwards
+    for block in (*count_and_read, *marked("recover.md"), end):
         stranger.reads(block)
-    assert len(afterwards) == 3
+    assert [len(marked(page)) for page in ("quick-start.md", "run-a-pipeline.md", "recover.md")] == [5, 1, 3]
+
+
+def test_calibrating_as_the_page_says_measures_and_then_writes(
+    stranger: Stranger, broker: EmbeddedKafka, unique: str
+) -> None:
+    file = stranger.folder / "pipeline.yaml"
+    as_written = (
+        f"# ours\nname: {unique}\nhome: home\nkafka: {{brokers: '{broker.bootstrap}'}}\ntopics: [{unique}]\n"
+        "tables: [{name: lake.t}]\nconsumer: {batch_bytes: 100 kB}\nfleet: {kind: processes}\n"
+        "policy: {max_sentinel_s: 20 s}  # slow\n"
+    )
+    file.write_text(as_written)
+    partitions = [TopicPartition(unique, n) for n in range(2)]
+    load = LoadGenerator(
+        broker.bootstrap, {}, {unique: 2}, Steady.spread(partitions, 1e6), FixedSize(1000), pace=NoWaiting()
+    )
+    load.run(count=1200)  # twelve batches
+    measure, write = marked("tune-and-calibrate.md")
+    stranger.reads(measure)
+    assert file.read_text() == as_written
+    stranger.reads(write)
+    policy = load_pipeline(file).policy
+    assert 0 < policy.packing_capacity_bytes_per_s < policy.consumer_capacity_bytes_per_s
+    assert policy.consumer_capacity_bytes_per_s == float(f"{policy.consumer_capacity_bytes_per_s:.2g}")
+    assert file.read_text().splitlines()[:-1] == as_written.splitlines()[:-1]
+    assert "max_sentinel_s: 20 s" in file.read_text()
 
 
 def test_the_transform_of_the_page_does_what_the_page_says(

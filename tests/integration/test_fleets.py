@@ -14,6 +14,7 @@ from typing import Protocol
 import psutil
 import pytest
 
+from headgate import log_files
 from headgate.errors import FleetError
 from headgate.fleet import Fleet
 from headgate.fleet.processes import ProcessFleet
@@ -318,6 +319,19 @@ def test_output_goes_to_the_consumers_log(processes: ProcessYard) -> None:
     fleet.start(2)
     log = processes.home / "consumers" / "2" / "log.txt"
     eventually(lambda: log.exists() and log.read_text() == "consumer 2 is up\n", "the fleet is as it should be")
+
+
+def test_a_consumers_log_is_bounded_while_it_runs(processes: ProcessYard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_files, "LARGEST_BYTES", 1000)
+    fleet = processes.fleet()
+    fleet.start(2)
+    log = processes.home / "consumers" / "2" / "log.txt"
+    eventually(lambda: log.exists() and log.read_text() == "consumer 2 is up\n", "the fleet is as it should be")
+    with log.open("a") as said:
+        said.write("x" * 1000)
+    assert fleet.running() == {2}
+    assert log.read_text() == ""
+    assert log.with_name("log.txt.1").stat().st_size > 1000
 
 
 def test_a_command_that_does_not_exist_is_a_fleet_error(tmp_path: Path) -> None:

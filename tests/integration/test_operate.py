@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from headgate.cli.main import app
 from headgate.config.clients import librdkafka_settings
 from headgate.controller import health_facts
+from headgate.controller.ports import STARTED
 from headgate.controller.status import StatusReader
 from headgate.kafka.channel import Outbox
 from headgate.kafka.embedded import EmbeddedKafka
@@ -84,7 +85,9 @@ def test_a_pipeline_is_examined_and_its_decisions_explained_before_while_and_aft
     assert same["decision"] == first["decision"]
     nothing = CliRunner().invoke(app, ["explain", str(file), "--at", "2001-01-01"])
     assert "took no decision up to 2001-01-01 00:00:00 UTC" in str(nothing.exception)
-    text = CliRunner().invoke(app, ["explain", str(file), "--last", "9"]).stdout
+    shown = CliRunner().invoke(app, ["explain", str(file), "--last", "9"])
+    text = shown.stdout
+    assert "instead of 9: the journal holds no more" in shown.stderr
     assert "t3 consumers ready" in text
     assert f"{topic}-1 – → 1" in text
 
@@ -110,33 +113,23 @@ def test_a_time_before_the_last_thousand_decisions_is_found_as_well(
     ensure_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), topics, replication=1, consumers=1)
     first_ms = int(1000 * time.time())
     outbox = Outbox(settings)
+
+    def write(number: int, outcome: str) -> None:
+        told = (first_ms + number, 1, number, "overload", f"number {number}", outcome)
+        outbox.send(topics.decisions, DecisionRecord(*told, 1, 1, 0, 0, 0, (), (), (), (), ()))
+
     for number in range(1200):
-        outbox.send(
-            topics.decisions,
-            DecisionRecord(
-                first_ms + number,
-                1,
-                number,
-                "overload",
-                f"number {number}",
-                "applied",
-                1,
-                1,
-                0,
-                0,
-                0,
-                (),
-                (),
-                (),
-                (),
-                (),
-            ),
-        )
+        write(number, "applied")
     outbox.flush()
     _, (found,) = asked("explain", file, "--at", _iso(first_ms + 7))
     assert found["decision"]["reason"] == "number 7"
     _, several = asked("explain", file, "--at", _iso(first_ms + 201), "--last", "4")  # on both sides of the thousandth
     assert [d["decision"]["number"] for d in several] == [198, 199, 200, 201]
+    for number in range(1200, 2200):  # a controller that starts again and again, and decides nothing
+        write(number, STARTED)
+    outbox.flush()
+    _, newest = asked("explain", file, "--last", "2")
+    assert [d["decision"]["number"] for d in newest] == [1198, 1199]
 
 
 def test_a_ledger_that_is_lost_is_told_as_such_and_the_brokers_are_asked_all_the_same(

@@ -40,13 +40,23 @@ evaluation_interval: 1m
 tests:
   - interval: 1m
     input_series:
-      # `still` commits nothing though records come in; `idle` has nothing to commit; `gone` does not answer.
-      - {series: 'headgate_last_commit_timestamp_seconds{pipeline="still", table="t"}', values: '0x30'}
-      - {series: 'headgate_last_commit_timestamp_seconds{pipeline="idle", table="t"}', values: '0x30'}
+      # Of `still` one table waits since second 60 and the other has nothing to commit, though records come in for
+      # both; `restarted` began at second 300, while its catalog was down; `gone` does not answer, and of
+      # `headless` only a consumer does.
+      - {series: 'headgate_commit_waiting_timestamp_seconds{pipeline="still", table="t"}', values: '0 60x30'}
+      - {series: 'headgate_commit_waiting_timestamp_seconds{pipeline="still", table="quiet"}', values: '0x30'}
+      - {series: 'headgate_commit_waiting_timestamp_seconds{pipeline="restarted", table="t"}', values: '_x5 300x30'}
+      - {series: 'headgate_last_commit_timestamp_seconds{pipeline="still", table="quiet"}', values: '0x30'}
       - {series: 'headgate_partition_write_bytes_per_second{pipeline="still", partition="0"}', values: '1000x30'}
-      - {series: 'headgate_partition_write_bytes_per_second{pipeline="idle", partition="0"}', values: '0x30'}
+      # Of one table everything is refused; of the other some, and the rest is committed.
+      - {series: 'headgate_announcements_refused_total{pipeline="still", table="t"}', values: '0+2x30'}
+      - {series: 'headgate_commits_total{pipeline="still", table="t"}', values: '7x30'}
+      - {series: 'headgate_announcements_refused_total{pipeline="still", table="quiet"}', values: '0+2x30'}
+      - {series: 'headgate_commits_total{pipeline="still", table="quiet"}', values: '0+1x30'}
       - {series: 'headgate_controller_heartbeat_timestamp_seconds{pipeline="idle"}', values: '0+60x30'}
       - {series: 'up{pipeline="gone", part="run"}', values: '0x30'}
+      - {series: 'up{pipeline="headless", part="consumer-1"}', values: '1x30'}
+      - {series: 'up{pipeline="rehearsed", part="dry-run"}', values: '1x30'}
       - {series: 'up{pipeline="idle", part="run"}', values: '1x30'}
       - {series: 'up{pipeline="idle", part="consumer-1"}', values: '0x30'}
       # One pipeline's lag grows beyond bounds, the other's is as large and shrinks.
@@ -72,15 +82,31 @@ tests:
         exp_alerts:
           - exp_labels: {severity: critical, pipeline: still, table: t}
             exp_annotations:
-              summary: Nothing was committed to t for 20m 0s while records come in
-              description: Run headgate doctor; look for refused announcements and catalog errors in the log.
+              summary: What waits for t could not be committed for 19m 0s
+              description: &meanwhile Run headgate doctor; look for catalog errors in the log. Nothing is lost.
+          - exp_labels: {severity: critical, pipeline: restarted, table: t}
+            exp_annotations:
+              summary: What waits for t could not be committed for 15m 0s
+              description: *meanwhile
+      - eval_time: 20m
+        alertname: HeadgateRefusing
+        exp_alerts:
+          - exp_labels: {severity: critical, pipeline: still, table: t}
+            exp_annotations:
+              summary: Everything announced for t is refused
+              description: The log says why; often the files do not fit the table. See docs/recover.md.
       - eval_time: 20m
         alertname: HeadgateDown
         exp_alerts:
-          - exp_labels: {severity: critical, pipeline: gone, part: run}
+          - exp_labels: {severity: critical, pipeline: gone}
             exp_annotations:
-              summary: No controller is scraped
-              description: Consumers go on with what they own, but nothing follows the load. Start it with headgate run.
+              summary: No controller of gone is scraped
+              description: &down
+                Consumers go on with what they own, but nothing follows the load. Start it with headgate run.
+          - exp_labels: {severity: critical, pipeline: headless}
+            exp_annotations:
+              summary: No controller of headless is scraped
+              description: *down
       - eval_time: 29m
         alertname: HeadgateLagGrowing
         exp_alerts:
@@ -89,6 +115,54 @@ tests:
               summary: The lag has been growing for a quarter of an hour
               description: %s
 """
+
+
+NOTHING_AT_ALL = """
+rule_files: [%s]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    alert_rule_test:
+      - eval_time: 10m
+        alertname: HeadgateDown
+        exp_alerts:
+          - exp_labels: {severity: critical}
+            exp_annotations:
+              summary: No controller is scraped
+              description: Consumers go on with what they own, but nothing follows the load. Start it with headgate run.
+"""
+
+GOALS_OF_TWO_TABLES = """
+rule_files: [%s]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      # Of 1,000 records a minute, 5 for one table and 20 for the other come late; nothing comes for the third.
+      - {series: 'headgate_slo_goal_ratio{pipeline="p"}', values: '0.99x40'}
+      - {series: 'headgate_latency_seconds_count{pipeline="p", table="well"}', values: '0+1000x40'}
+      - {series: 'headgate_late_records_total{pipeline="p", table="well"}', values: '0+5x40'}
+      - {series: 'headgate_latency_seconds_count{pipeline="p", table="late"}', values: '0+1000x40'}
+      - {series: 'headgate_late_records_total{pipeline="p", table="late"}', values: '0+20x40'}
+      - {series: 'headgate_latency_seconds_count{pipeline="p", table="quiet"}', values: '70x40'}
+      - {series: 'headgate_late_records_total{pipeline="p", table="quiet"}', values: '70x40'}
+    alert_rule_test:
+      - eval_time: 30m
+        alertname: HeadgateGoalMissed
+        exp_alerts:
+          - exp_labels: {severity: warning, pipeline: p, table: late}
+            exp_annotations:
+              summary: Only 98%% of the records reach late in time
+              description: headgate explain shows what was decided; raise fleet.max_consumers or look at hot partitions.
+"""
+
+
+@pytest.mark.parametrize("tests", [GOALS_OF_TWO_TABLES, NOTHING_AT_ALL], ids=["goals", "nothing at all"])
+def test_a_goal_is_missed_by_records_and_no_target_at_all_is_an_alert(tmp_path: Path, tests: str) -> None:
+    file = tmp_path / "tests.yml"
+    file.write_text(tests % ALERTS)
+    done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_alerts_tell_one_pipeline_from_another(tmp_path: Path) -> None:

@@ -158,9 +158,10 @@ def test_consumers_follow_the_load_up_and_down_and_every_record_lands_once(
 def test_a_dry_run_decides_and_touches_nothing(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
 ) -> None:
-    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique)
+    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique, f"metrics_port: {free_port()}")
     prepare_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), {f"{unique}-a": 3}, 1)
     with running(pipeline, spark, dry_run=True):
+        assert [file.name for file in (pipeline.home / "metrics").iterdir()] == ["dry-run.json"]  # it raises no alert
         reader = StatusReader(pipeline)
         wait_for(reader, lambda s: any(d.outcome == "dry-run" for d in reader.decisions), "a decision")
         assert reader.refresh().consumers == ()
@@ -201,6 +202,8 @@ def test_a_fleet_of_threads_whose_spark_dies_says_so_in_json_and_the_next_start_
         told = json_lines(said)  # nothing but JSON, Spark's and the error's lines included
         assert told[-1]["message"] == "Spark's JVM has ended (out of memory?); start the pipeline again"
         assert told[-1]["level"] == "error"
+        target = pipeline.home / "metrics" / "run.json"
+        assert target.exists(), "Prometheus goes on asking, and finds it down"
         assert "unassigned" in [line["decision"]["trigger"] for line in told if "decision" in line]
 
         process = start()
@@ -223,6 +226,7 @@ def test_a_fleet_of_threads_whose_spark_dies_says_so_in_json_and_the_next_start_
         said, _ = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0
         assert json_lines(said)
+        assert not target.exists()
     finally:
         process.kill()
     verdict = verify_table(spark, open_catalog(pipeline.lake), pipeline.tables[0])

@@ -4,7 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import typer
+from rich.console import Console
 
+from headgate.cli.calibrate import session_of_a_consumer, suggested_texts, write_capacities
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.controller.calibration import Calibration, Measure, Measured
@@ -82,3 +85,36 @@ def test_layouts_that_are_the_same_here_are_measured_once_and_empty_partitions_n
     (only,) = layouts(pipeline(tmp_path, 1), backlog)
     assert [p.partition for p in only.partitions] == [0, 1, 2, 4, 5, 6, 7]
     assert only.most_bytes == float("inf")
+
+
+def test_a_consumer_is_measured_with_the_cores_its_fleet_would_give_it(tmp_path: Path) -> None:
+    threads = pipeline(tmp_path, 1)
+    processes = threads.model_copy(update={"fleet": threads.fleet.model_copy(update={"kind": "processes"})})
+    assert threads.consumer.spark.master == "local[1]"
+    assert session_of_a_consumer(threads).master == "local[*]"
+    assert session_of_a_consumer(processes).master == "local[1]"
+
+
+def test_suggestions_have_two_digits_however_fast_or_slow_the_consumer_is() -> None:
+    def texts(consumer: float, packing: float) -> list[str]:
+        return list(suggested_texts(consumer, packing).values())
+
+    assert texts(1_961_375, 1_471_031) == ["2 MB/s", "1.5 MB/s"]  # the published measurements lead to what was chosen
+    assert texts(4321.0, 3240.75) == ["4.3 kB/s", "3.2 kB/s"]
+    assert texts(87_654_321, 65_740_740) == ["88 MB/s", "66 MB/s"]
+    assert texts(12.6, 9.3) == ["13 B/s", "9.3 B/s"]
+
+
+def test_a_measurement_that_was_stopped_writes_nothing_and_fails(tmp_path: Path) -> None:
+    pipeline(tmp_path, 1)
+    file = tmp_path / "pipeline.yaml"
+    before = file.read_text()
+    measured = Measured.of("x", [cycle(2_307_501, 1.0)] * 8)
+    assert measured is not None
+    console = Console(quiet=True)
+    with pytest.raises(typer.Exit) as stopped:
+        write_capacities(console, Calibration((measured,)), file, stopped=True)
+    assert stopped.value.exit_code == 1
+    assert file.read_text() == before
+    write_capacities(console, Calibration((measured,)), file, stopped=False)
+    assert load_pipeline(file).policy.consumer_capacity_bytes_per_s == 2e6  # 85 % of 2.31 MB/s is 1.96

@@ -96,6 +96,21 @@ def test_an_empty_group_grows_to_what_the_packing_needs_through_exactly_the_publ
     assert 0 < record.handover_s <= 2.4  # two cycles of 1 s (L-46), seen by polling
 
 
+def test_why_nothing_changes_is_written_down_once_and_again_after_a_change() -> None:
+    world, running = two_consumers()
+    world.run(running, 65)  # six timeouts
+    (kept,) = decisions(world, "kept")
+    assert (kept.trigger, kept.moved, kept.consumers_before, kept.consumers_after) == ("timeout", 0, 2, 2)
+    assert kept.reason.endswith("the packing stays as it is")
+    assert [text.partition(":")[0] for text in kept.rejected] == ["one consumer fewer, 1", "one consumer more, 3"]
+
+    world.rates[A] = 1.7  # with B more than consumer 2 can do
+    world.run_until(running, lambda: len(decisions(world)) == 2)
+    world.run_until(running, lambda: len(decisions(world, "kept")) == 2)
+    world.run(running, 65)
+    assert len(decisions(world, "kept")) == 2
+
+
 def test_an_overload_moves_only_what_has_to_move() -> None:
     world, running = two_consumers()
     before = len(world.channel.sent)

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from headgate.cli.explain import lines, moment_s
+from headgate.cli.main import app
 from headgate.controller.explaining import Explanation, moment, newest, triggered_ms
 from headgate.model.messages import (
     CommitRecord,
@@ -89,8 +91,8 @@ def test_moves_alternatives_and_times_are_all_told() -> None:
 
 
 def test_times_are_read_as_utc_or_as_long_ago() -> None:
-    assert moment_s("2026-03-01T12:00", 0) == NOON_MS / 1000
-    assert moment_s("2026-03-01T13:00+01:00", 0) == NOON_MS / 1000
+    assert moment_s("2026-03-01T12:00", NOON_MS / 1000) == NOON_MS / 1000
+    assert moment_s("2026-03-01T13:00+01:00", NOON_MS / 1000) == NOON_MS / 1000
     assert moment_s("15min", 1000.0) == 100.0
     for wrong in ("yesterday", "-5min", ""):
         with pytest.raises(typer.BadParameter, match="neither a time"):
@@ -112,3 +114,24 @@ def test_measured_capacities_and_the_pause_of_moves_are_told() -> None:
         for line in told
     )
     assert any("no partition paused longer than 0.7 s (expected 0.5 s)" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("impossible", "said"),
+    [
+        ("99999999999d", "before 1970"),
+        ("0001-01-01", "before 1970"),
+        ("0001-01-01T00:00+23:00", "before 1970"),
+        ("2026-03-01T12:02", "in the future"),
+        ("9999-12-31T23:59-23:00", "in the future"),
+    ],
+)
+def test_a_time_of_which_no_journal_can_know_is_refused_in_words(impossible: str, said: str) -> None:
+    with pytest.raises(typer.BadParameter, match=said):
+        moment_s(impossible, NOON_MS / 1000)
+
+
+def test_more_decisions_than_can_be_explained_at_once_are_refused() -> None:
+    refused = CliRunner().invoke(app, ["explain", "pipeline.yaml", "--last", "5000"])
+    assert refused.exit_code == 2
+    assert "1000" in refused.output

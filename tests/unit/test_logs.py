@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from headgate import log_files
 from headgate.cli.logs import LogFormat, log_to
+from headgate.config.settings import Slo
 from headgate.controller.journal import _say
+from headgate.lake.commit import CommitResult
+from headgate.lake.commit_report import report
+from headgate.log_files import BoundedLog, empty
+from headgate.model.ledger import Ledger
 from headgate.model.messages import DecisionRecord
+from tests.announcements import announce
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +60,51 @@ def test_text_stays_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     logging.getLogger("headgate.test").info("hello %d", 5)
     assert file.read_text().endswith("INFO headgate.test: hello 5\n")
     assert capsys.readouterr().err == ""
+
+
+def test_a_log_keeps_its_newest_lines_within_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_files, "LARGEST_BYTES", 1000)
+    file = tmp_path / "headgate.log"
+    log_to(file)
+    for number in range(400):
+        logging.getLogger("headgate.test").info("line %03d", number)
+    files = [file, *(tmp_path / f"headgate.log.{n}" for n in range(1, 4))]
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in files} | {"headgate.log.lock"}
+    assert all(path.stat().st_size < 1100 for path in files)  # a line is shorter than 100 bytes
+    kept = [line[-3:] for path in reversed(files) for line in path.read_text().splitlines()]
+    assert kept == [f"{number:03d}" for number in range(400 - len(kept), 400)]
+    assert len(kept) > 30
+
+
+def test_of_two_processes_that_write_to_one_log_no_line_is_lost_or_doubled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_files, "LARGEST_BYTES", 1000)
+    file = tmp_path / "headgate.log"
+    both = [BoundedLog(file), BoundedLog(file)]  # each has opened it for itself, as processes do
+    for number in range(300):
+        both[number // 7 % 2].emit(logging.makeLogRecord({"msg": f"line {number:03d}"}))
+    lines = [line for path in tmp_path.glob("headgate.log*") for line in path.read_text().splitlines()]
+    assert sorted(lines) == [f"line {number:03d}" for number in range(300)]
+
+
+def test_a_log_that_somebody_else_holds_open_is_copied_and_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_files, "LARGEST_BYTES", 10)
+    file = tmp_path / "log.txt"
+    with file.open("ab", buffering=0) as held:
+        for text in (b"short", b" and then long", b"again, as long", b"more"):
+            empty(file)
+            held.write(text)
+    assert file.read_text() == "more"
+    assert (tmp_path / "log.txt.1").read_text() == "again, as long"
+    assert (tmp_path / "log.txt.2").read_text() == "short and then long"
+
+
+def test_many_commits_are_one_line_at_once_and_then_one_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    result = CommitResult(Ledger(), 77, True, (announce(("t", 0, 0, 5)),))
+    with caplog.at_level(logging.INFO, "headgate"):
+        for _ in range(100):
+            report("c", "lake.often", result, 0, Slo())
+    assert [r.getMessage() for r in caplog.records] == ["lake.often: 1 commit with 5 rows, up to snapshot 77"]

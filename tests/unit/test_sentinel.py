@@ -5,8 +5,9 @@ import pytest
 from headgate.errors import ConfigError
 from headgate.model import Assignment, Decision, Observation, PartitionLoad, TopicPartition
 from headgate.packing.modified_any_fit import ModifiedWorstFit
+from headgate.policies.folding import fold
 from headgate.policies.registry import build_policy
-from headgate.policies.sentinel import Sentinel, TimeoutPolicy, fold
+from headgate.policies.sentinel import Sentinel, TimeoutPolicy
 
 A, B, C, D, E = (TopicPartition("t", n) for n in range(5))
 MB = 1e6
@@ -33,6 +34,10 @@ def abouts(decision: Decision) -> list[str]:
     return [alert.about for alert in decision.alerts]
 
 
+def instead(decision: Decision) -> dict[str, str]:
+    return {other.what: other.why_not for other in decision.rejected}
+
+
 def test_nothing_fires_between_packing_and_consumer_capacity() -> None:
     decision = policy().decide(seen({A: 1.2, B: 0.7}, owned(c1={A, B})))
     assert decision.keeps
@@ -48,7 +53,43 @@ def test_the_overload_trigger_is_strict() -> None:
     assert decision.inputs["busiest_bytes_per_s"] == pytest.approx(2.05 * MB)
     assert decision.inputs["needed_consumers"] == 2
     assert "consumer 1 has 2.05 MB/s in 2 partitions, more than its 2 MB/s" in decision.reason
-    assert decision.rejected[0].what == "keep the 1 consumers as they are"
+    assert instead(decision) == {
+        "keep what is, 1 consumer": "the busiest would fall behind by 0.05 MB/s",
+        "one consumer fewer, 1": "the busiest would have 2.05 MB/s, more than the 1.5 MB/s that is packed to",
+        "one consumer more, 3": "no relief: the busiest would still have 1.25 MB/s",
+    }
+
+
+def test_what_lost_is_told_with_the_load_of_its_busiest() -> None:
+    # Packed: A and B (1.4), C (1.1), D (0.7).
+    decision = policy().decide(seen({A: 0.8, B: 0.6, C: 1.1, D: 0.7}, owned(c1={A, B}, c2={D})))
+    assert decision.assignment is not None
+    assert len(decision.assignment) == 3
+    said = instead(decision)
+    assert said["keep what is, 2 consumers"] == "nobody would read 1.1 MB/s"
+    assert said["one consumer fewer, 2"] == (
+        "the busiest would have 1.8 MB/s, more than the 1.5 MB/s that is packed to"  # D joins C
+    )
+    assert said["one consumer more, 4"] == (
+        "not needed: the busiest would have 1.1 MB/s instead of 1.4 MB/s"  # A and B part
+    )
+
+
+def test_a_packing_that_stays_as_it_is_says_why_neither_fewer_nor_more() -> None:
+    kept = policy(max_consumers=2).decide(seen({A: 0.8, B: 0.8}, owned(c1={A}, c2={B}), watched_s=11))
+    assert kept.keeps
+    assert instead(kept) == {
+        "one consumer fewer, 1": "the busiest would have 1.6 MB/s, more than the 1.5 MB/s that is packed to",
+        "one consumer more, 3": "fleet.max_consumers is 2; the busiest would have 0.8 MB/s",
+    }
+
+
+def test_new_partitions_could_go_to_the_least_loaded_without_moves() -> None:
+    # Consumer 1 is overloaded and must be relieved; D alone would fit consumer 2: 0.3 + 0.5.
+    decision = policy().decide(seen({A: 1.2, B: 1.0, C: 0.3, D: 0.5}, owned(c1={A, B}, c2={C})))
+    assert instead(decision)["the new partitions to the least loaded, and no moves"] == (
+        "the busiest would have 2.2 MB/s, more than the 1.5 MB/s that is packed to"
+    )
 
 
 def test_after_an_overload_the_packing_goes_down_to_the_packing_capacity() -> None:

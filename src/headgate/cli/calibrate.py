@@ -30,6 +30,7 @@ from headgate.simulation.workload_shapes import Steady
 
 if TYPE_CHECKING:
     from headgate.controller.calibration import Calibration, Measure, Measured
+    from headgate.controller.service import SharedSession
 
 
 def calibrate(
@@ -58,9 +59,6 @@ def calibrate(
     [bold]headgate calibrate pipeline.yaml[/]           measure, and print what to set
     [bold]headgate calibrate pipeline.yaml --write[/]   and set it
     """
-    from headgate.controller.calibration import calibrate as measure
-    from headgate.controller.service import SharedSession
-
     if write and file is None:
         raise ConfigError("--write needs the FILE to write to")
     console, stop = Console(stderr=output is Output.json), threading.Event()
@@ -76,32 +74,54 @@ def calibrate(
     log_to(None)
     with tempfile.TemporaryDirectory(prefix="headgate-calibrate-") as folder, console.status("preparing") as shown:
         if pipeline is not None:
-            result = measure(pipeline, seconds, SharedSession(pipeline), shown.update, stop)
+            result = _measured(pipeline, seconds, shown.update, stop)
         else:
             home = Path(folder)
             with EmbeddedKafka(home / "kafka", 1) as kafka:
                 pipeline = _generated(home, kafka.bootstrap, megabytes, partitions, tables, shown.update)
-                session = SharedSession(pipeline)
-                try:
-                    result = measure(pipeline, seconds, session, shown.update, stop)
-                finally:
-                    session.stop()
+                result = _measured(pipeline, seconds, shown.update, stop)
     if output is Output.json:
         typer.echo(json.dumps(as_json(result), indent=2))
     else:
         _print(console, result)
     if file is not None and write:
-        texts = suggested_texts(result.consumer_capacity_bytes_per_s, result.packing_capacity_bytes_per_s)
-        edit = edited(file, "policy", texts)
-        edit.write()
-        console.print(edit.diff or f"{file} has these capacities already", highlight=False, markup=False)
+        write_capacities(console, result, file, stopped=stop.is_set())
+
+
+def write_capacities(console: Console, result: "Calibration", file: Path, stopped: bool) -> None:
+    """Whoever stops a measurement has not seen what it would write."""
+    if stopped:
+        console.print(f"stopped: {file} is left as it is", style="yellow", highlight=False)
+        raise typer.Exit(1)
+    texts = suggested_texts(result.consumer_capacity_bytes_per_s, result.packing_capacity_bytes_per_s)
+    edit = edited(file, "policy", texts)
+    edit.write()
+    console.print(edit.diff or f"{file} has these capacities already", highlight=False, markup=False)
+
+
+def _measured(pipeline: Pipeline, seconds: float, tell: Callable[[str], None], stop: threading.Event) -> "Calibration":
+    from headgate.controller.calibration import calibrate as measure
+
+    session = session_of_a_consumer(pipeline)
+    try:
+        return measure(pipeline, seconds, session, tell, stop)
+    finally:
+        session.stop()
+
+
+def session_of_a_consumer(pipeline: Pipeline) -> "SharedSession":
+    """With as many cores as the fleet would give it: a process has its own session, by spark.master as written."""
+    from headgate.controller.service import SharedSession
+
+    alone = pipeline.fleet.kind == "processes"
+    return SharedSession(pipeline, master=pipeline.consumer.spark.master if alone else None)
 
 
 def suggested_texts(consumer_bytes_per_s: float, packing_bytes_per_s: float) -> dict[str, str]:
-    """As they stand in a pipeline file."""
+    """As they stand in a pipeline file, with two digits: no machine repeats the third."""
     return {
-        "consumer_capacity_bytes_per_s": _rate(consumer_bytes_per_s),
-        "packing_capacity_bytes_per_s": _rate(packing_bytes_per_s),
+        "consumer_capacity_bytes_per_s": _rate(consumer_bytes_per_s, digits=2),
+        "packing_capacity_bytes_per_s": _rate(packing_bytes_per_s, digits=2),
     }
 
 
@@ -165,11 +185,11 @@ _ROWS: dict[str, Callable[["Measured"], str]] = {
     "announce": lambda one: _time(one.announce_s),
     "cycle": lambda one: _time(one.cycle_s),
     "bytes per second": lambda one: _rate(one.bytes_per_s.mean),
-    "  with 95 %": lambda one: f"{one.bytes_per_s.low / 1e6:.2f} … {one.bytes_per_s.high / 1e6:.2f} MB/s",
+    "  with 95 %": lambda one: f"{_rate(one.bytes_per_s.low)} … {_rate(one.bytes_per_s.high)}",
     "records per second": lambda one: f"{one.records_per_s.mean:,.0f}",
     "  with 95 % ": lambda one: f"{one.records_per_s.low:,.0f} … {one.records_per_s.high:,.0f}",
 }
 
 
-def _rate(bytes_per_s: float) -> str:
-    return BYTES_PER_S.format(max(10_000.0, round(bytes_per_s, -4)))
+def _rate(bytes_per_s: float, digits: int = 3) -> str:
+    return BYTES_PER_S.format(float(f"{bytes_per_s:.{digits}g}"))

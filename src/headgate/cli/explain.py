@@ -20,19 +20,21 @@ from headgate.cli.status import check_it_ran
 from headgate.cli.view import rate, seconds
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
-from headgate.controller.explaining import Explainer, Explanation, Moment, triggered_ms
+from headgate.controller.explaining import MOST, Explainer, Explanation, Moment, triggered_ms
 from headgate.errors import HeadgateError
 from headgate.kafka.internal_topics import Topics
 from headgate.model.messages import DecisionRecord
 
 _MOST_MOVES = 12
+_CLOCKS_APART_S = 60.0
 
 
 def explain(
     file: PipelineArgument = None,
     home: Annotated[Path | None, typer.Option(help="Instead of FILE: a folder that `demo --home` kept.")] = None,
     last: Annotated[
-        int | None, typer.Option(help="How many decisions: the newest ones. Default 3, or 1 with --at.", min=1)
+        int | None,
+        typer.Option(help="How many decisions: the newest ones. Default 3, or 1 with --at.", min=1, max=MOST),
     ] = None,
     at: Annotated[
         str | None,
@@ -57,6 +59,9 @@ def explain(
     explainer = Explainer(librdkafka_settings(pipeline), Topics(pipeline.name))
     count = last or (3 if at is None else 1)
     found = explainer.explain(count, None if at_s is None else 1000 * at_s, 1000 * now_s)
+    if last is not None and 0 < len(found) < last:
+        held = "1 decision" if len(found) == 1 else f"{len(found)} decisions"
+        typer.echo(f"{held} instead of {last}: the journal holds no more{' up to then' if at else ''}", err=True)
     if output is Output.json:
         typer.echo(json.dumps([as_json(one) for one in found], indent=2))
         return
@@ -74,11 +79,20 @@ def explain(
 
 
 def moment_s(text: str, now_s: float) -> float:
-    """Seconds since the epoch of a time, or of so long ago."""
+    """Seconds since the epoch of a time, or of so long ago; only times of which a journal may know something."""
+    at_s = _parsed_s(text, now_s)
+    if at_s < 0:
+        raise typer.BadParameter(f"{text!r} lies before 1970, and no journal does")
+    if at_s > now_s + _CLOCKS_APART_S:
+        raise typer.BadParameter(f"{text!r} lies in the future: nothing was decided then yet (times are UTC)")
+    return at_s
+
+
+def _parsed_s(text: str, now_s: float) -> float:
     try:
         at = datetime.fromisoformat(text)
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     try:
         return now_s - positive_s(text)

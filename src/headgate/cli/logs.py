@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from headgate.log_files import BoundedLog
+
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _ENVIRONMENT = "HEADGATE_LOG_FORMAT"
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -53,7 +55,7 @@ def log_to(
     handlers: list[logging.Handler] = [logging.NullHandler()]  # without any, Python prints warnings itself
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(logging.FileHandler(file))
+        handlers.append(BoundedLog(file))
     if terminal or (log_format is LogFormat.json and file is not None):
         handlers.append(logging.StreamHandler())
     formatter = JsonLines() if log_format is LogFormat.json else logging.Formatter(_FORMAT)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from prometheus_client.metrics import MetricWrapperBase
 
 from headgate.collectors.metrics import DelayHistogram
+from headgate.lake.latency_histogram import LatencyHistogram
 
 SOURCES = (
     ("headgate.kafka.monitor", "monitor"),
@@ -59,10 +60,11 @@ class Described:
 def metrics() -> Iterator[Described]:
     for module, part in SOURCES:
         for collector in vars(importlib.import_module(module)).values():
-            if isinstance(collector, MetricWrapperBase | DelayHistogram):
+            if isinstance(collector, MetricWrapperBase | DelayHistogram | LatencyHistogram):
                 (family,) = collector.collect()
                 suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
-                labels = tuple(getattr(collector, "_labelnames", ()))
+                named = collector.labels if isinstance(collector, LatencyHistogram) else ()
+                labels = tuple(getattr(collector, "_labelnames", named))
                 yield Described(part, family.name + suffix, family.type, labels, family.documentation)
 
 

@@ -25,7 +25,7 @@ from headgate.consumer.query import BadRecord, TableQuery
 from headgate.consumer.spark import reason, workers_have_headgate
 from headgate.consumer.standing import Seen, StandingQuery
 from headgate.errors import ConsumerError, SparkLost
-from headgate.lake.latency import QUANTILE_POINTS, merge_quantiles
+from headgate.lake.latency import QUANTILE_POINTS, merge_points
 from headgate.model import CycleStats, Range, Skip, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -285,11 +285,10 @@ class TableJob:
 
 def _written(parts: Sequence[Row], prefix: str) -> Written:
     points = [(tuple(map(float, part.timestamps_ms)), part.rows) for part in parts]
-    timestamps = (merge_quantiles(points, i / (QUANTILE_POINTS - 1)) for i in range(QUANTILE_POINTS))
     return Written(
         files=tuple(sorted({prefix + part.path for part in parts})),
         rows=sum(part.rows for part in parts),
-        timestamps_ms=tuple(int(t) for t in timestamps if t is not None),
+        timestamps_ms=tuple(map(int, merge_points(points))),
     )
 
 

@@ -21,7 +21,8 @@ _LATENCY_OVER_S = 60.0
 _NEWEST_WITHIN_S = 60.0
 """A measurement or a commit older than this says nothing about now."""
 _COMMIT_WITHIN_S = 600.0
-_DECISIONS = 1000
+MOST = 1000
+"""Decisions that are explained at once: each takes half a dozen looks into Kafka."""
 _MS = 1000
 _SPANS_MS = (3_600_000, 86_400_000, 30 * 86_400_000)
 _LONGEST_MS = 600_000
@@ -102,11 +103,12 @@ class Explainer:
 
     def explain(self, count: int, at_ms: float | None, now_ms: float) -> tuple[Explanation, ...]:
         """The last `count` decisions taken up to `at_ms`, or up to now, oldest first."""
-        tail = Tail(self._settings, {(self._topics.decisions, 0): Last(_DECISIONS)})
+        tail = Tail(self._settings, {(self._topics.decisions, 0): Last(MOST)})
         try:
-            found = newest(_decisions(tail.read_to_end()), count, at_ms)
-            if at_ms is not None and len(found) < count:
-                found = self._further_back(tail, count, at_ms)
+            received = tail.read_to_end()
+            found = newest(_decisions(received), count, at_ms)
+            if len(found) < count and len(received) >= MOST:  # the journal is longer than that
+                found = self._further_back(tail, count, now_ms if at_ms is None else at_ms)
             return tuple(self._explanation(tail, d, now_ms) for d in found)
         finally:
             tail.close()
@@ -115,7 +117,7 @@ class Explainer:
         """Before the newest ones: looks around that time, ever wider."""
         found: tuple[DecisionRecord, ...] = ()
         for span_ms in _SPANS_MS:
-            past = tail.read_between(self._topics.decisions, at_ms - span_ms, at_ms + _LONGEST_MS)
+            past = tail.read_between(self._topics.decisions, max(0.0, at_ms - span_ms), at_ms + _LONGEST_MS)
             found = newest(_decisions(past), count, at_ms)
             if len(found) >= count:
                 break
@@ -123,14 +125,12 @@ class Explainer:
 
     def _explanation(self, tail: Tail, decision: DecisionRecord, now_ms: float) -> Explanation:
         later = [decision.at_ms + round(_MS * after_s) for after_s in AFTERWARDS_S]
-        before, *afterwards = (
-            self._moment(tail, at_ms) for at_ms in (triggered_ms(decision), *later) if at_ms <= now_ms
-        )
-        return Explanation(decision, before, tuple(afterwards))
+        before = self._moment(tail, triggered_ms(decision))
+        return Explanation(decision, before, tuple(self._moment(tail, at_ms) for at_ms in later if at_ms <= now_ms))
 
     def _moment(self, tail: Tail, at_ms: int) -> Moment:
         def read(topic: str, within_s: float) -> list[Any]:
-            return [r.message for r in tail.read_between(topic, at_ms - _MS * within_s, at_ms + 1)]
+            return [r.message for r in tail.read_between(topic, max(0.0, at_ms - _MS * within_s), at_ms + 1)]
 
         measurements = [m for m in read(self._topics.measurements, _NEWEST_WITHIN_S) if isinstance(m, Measurement)]
         commits = [c for c in read(self._topics.commits, _COMMIT_WITHIN_S) if isinstance(c, CommitRecord)]

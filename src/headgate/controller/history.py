@@ -60,7 +60,14 @@ def draw(
     shown = [c for c in commits if c.latency_ms and c.at_ms / 1000 >= zero]
     at = [c.at_ms / 1000 - zero for c in shown]
     latency.plot(at, [c.latency_ms[-1] / 1000 for c in shown], ".", ms=3, color="tab:red", label="slowest record")
-    latency.plot(at, [c.latency_ms[10] / 1000 for c in shown], ".", ms=3, color="tab:gray", label="median record")
+    latency.plot(
+        at,
+        [c.latency_ms[len(c.latency_ms) // 2] / 1000 for c in shown],
+        ".",
+        ms=3,
+        color="tab:gray",
+        label="median record",
+    )
     latency.axhline(slo_s, ls="--", lw=1, color="black", label=f"goal {slo_s:g} s")
     latency.set_ylabel("latency of a commit, s")
     latency.set_xlabel("seconds")

@@ -1,4 +1,5 @@
-"""The decision journal: every decision that was applied, failed or only rehearsed, and every alert, once."""
+"""The decision journal: every decision that was applied, failed or only rehearsed; and once for as long as they last,
+every alert and every reason to keep what is though something fired."""
 
 import logging
 from collections.abc import Iterable
@@ -13,6 +14,10 @@ from headgate.model.messages import ConsumerPartitions, DecisionRecord, Partitio
 from headgate.packing.scores import rscore
 
 log = logging.getLogger(__name__)
+
+KEPT = "kept"
+_KEPT_QUIET_S = 600.0
+"""A reason that did not hold for so long is news again; longer than timeouts are apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +40,35 @@ class Journal:
         self._number = 0
         self._told_s: dict[str, float] = {}
         """Per alert, when it last held."""
+        self._kept_s: dict[tuple[object, ...], float] = {}
+        """The same per reason to keep what is."""
 
     def open(self) -> None:
         """Says that this controller is in charge now."""
         self._write("", "the controller started", STARTED, Assignment())
 
     def decided(
+        self,
+        change: Change,
+        outcome: str,
+        timings: Timings,
+        created: Iterable[int] = (),
+        deleted: Iterable[int] = (),
+    ) -> None:
+        self._kept_s.clear()  # after a change, keeping is a new decision
+        self._decided(change, outcome, timings, created, deleted)
+
+    def kept(self, change: Change) -> None:
+        """Something fired and nothing changes. Written down if that is news; timeouts fire again and again."""
+        decision, now = change.decision, self._clock.now_s()
+        about = (decision.trigger, len(change.current), decision.inputs.get("needed_consumers"))
+        quiet_s = max(self._settings.alert_quiet_s, _KEPT_QUIET_S)
+        self._kept_s = {a: at for a, at in self._kept_s.items() if now - at <= quiet_s}
+        if about not in self._kept_s:
+            self._decided(change, KEPT, Timings(measure_s=change.seen.age_s + change.window_s))
+        self._kept_s[about] = now
+
+    def _decided(
         self,
         change: Change,
         outcome: str,
@@ -66,7 +94,7 @@ class Journal:
             assignment=_listed(following),
             created=tuple(sorted(created)),
             deleted=tuple(sorted(deleted)),
-            alerts=tuple(alert.text for alert in decision.alerts),
+            alerts=tuple(alert.text for alert in decision.alerts) if outcome != KEPT else (),  # told by `alert`
             rejected=tuple(f"{other.what}: {other.why_not}" for other in decision.rejected),
             inputs=dict(decision.inputs),
             measure_s=timings.measure_s,

@@ -134,6 +134,7 @@ class Controller:
             return
         self.history.append("Reassign")
         if change.plan.is_empty:
+            self._journal.kept(change)
             self._watch()
             return
         self._state = GroupManagement(change, self._roster, self._commander, self._clock, self._settings, self._journal)

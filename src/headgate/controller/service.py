@@ -35,8 +35,13 @@ _RESTARTS_FORGOTTEN_S = 600.0
 class SharedSession:
     """One Spark session for all consumers of this process, started by the first that needs it."""
 
-    def __init__(self, pipeline: Pipeline, jar_sets: tuple[jars.JarSet, ...] = (jars.SPARK,)) -> None:
+    def __init__(
+        self, pipeline: Pipeline, jar_sets: tuple[jars.JarSet, ...] = (jars.SPARK,), master: str | None = None
+    ) -> None:
         self._pipeline = pipeline
+        written = pipeline.consumer.spark.master
+        # `local[1]` is right for a process per consumer; threads share all cores.
+        self.master = master or ("local[*]" if written == "local[1]" else written)
         self.lost = threading.Event()
         """Set when the JVM has ended by itself; PySpark cannot start another in the same process."""
         self._jar_sets = jar_sets
@@ -50,10 +55,8 @@ class SharedSession:
                 raise ConsumerError("Spark's JVM has ended; see the spark logs in the pipeline's home")
             if self._session is None:
                 spark = self._pipeline.consumer.spark
-                # `local[1]` is right for a process per consumer; threads share all cores.
-                master = "local[*]" if spark.master == "local[1]" else spark.master
                 self._session = start_session(
-                    master,
+                    self.master,
                     self._pipeline.home / "spark",
                     self._pipeline.name,
                     spark.remote,
@@ -107,6 +110,7 @@ class Service:
         if self._pipeline.metrics_port is not None:
             show_build()
             part = "run" if self._roles == ROLES else "-".join(sorted(self._roles))
+            part = "dry-run" if self._dry_run else part  # nobody misses its controller
             self._endpoint = serve(
                 self._pipeline.metrics_port, "127.0.0.1", self._pipeline.home, self._pipeline.name, part
             )
@@ -151,7 +155,8 @@ class Service:
             else:
                 self._fleet.close()
         self._end("committer")
-        if self._endpoint is not None:
+        # Who fails for good stays to be looked for: that nobody answers is the alert. Superseded, another one does.
+        if self._endpoint is not None and (self._failure is None or isinstance(self._failure, Superseded)):
             self._endpoint.withdraw()
         if self._failure is not None:
             raise self._failure

@@ -18,7 +18,7 @@ from headgate.errors import ConfigError
 from headgate.experiments.plots import save
 from headgate.experiments.what_if import Comparison, compare
 from headgate.experiments.what_if_circumstances import Circumstances
-from headgate.lake.latency import merge_quantiles
+from headgate.lake.latency import merge_quantiles, share_within
 from headgate.model.messages import CommitRecord, DecisionRecord
 from headgate.simulation.arrivals import Floats
 
@@ -94,12 +94,8 @@ def _consumer_minutes(consumers: Sequence[tuple[float, int]], duration_s: float)
 
 def _in_time(commits: Sequence[CommitRecord], goal_ms: float) -> float:
     records = sum(c.rows + c.rejected for c in commits if c.latency_ms)
-    late = sum(
-        (c.rows + c.rejected) * sum(1 for latency in c.latency_ms if latency > goal_ms) / len(c.latency_ms)
-        for c in commits
-        if c.latency_ms
-    )
-    return 100 * (1 - late / max(1, records))
+    within = sum((c.rows + c.rejected) * share_within(c.latency_ms, goal_ms) for c in commits if c.latency_ms)
+    return 100 * (within / records if records else 1.0)
 
 
 def report(validation: Validation, title: str) -> str:

@@ -1,8 +1,8 @@
 """Consumers as processes of this machine, each in its own session, so that they outlive the controller.
 
 A consumer's folder `consumers/<id>/` under the pipeline's home holds `pid.json` (who it is) and `log.txt` (what it
-said). A new controller finds survivors there. A pid alone proves nothing, since the system reuses them: no process is
-signalled unless its creation time, or the mark in its environment, says that it is ours.
+said; the newest of it is kept). A new controller finds survivors there. A pid alone proves nothing, since the system
+reuses them: no process is signalled unless its creation time, or the mark in its environment, says that it is ours.
 """
 
 import json
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from headgate import log_files
 from headgate.errors import FleetError
 from headgate.metrics_endpoint import consumer_part, target_file
 
@@ -106,6 +107,7 @@ class ProcessFleet:
         identity = self._read(consumer_id)
         if identity is not None and identity.process() is not None:
             if consumer_id not in self._force_after:
+                self._bound_log(consumer_id)
                 return True
             if time.monotonic() < self._force_after[consumer_id]:
                 return False
@@ -115,6 +117,13 @@ class ProcessFleet:
         except FleetError as error:  # it neither works nor goes; whoever starts it again is told
             log.error("%s", error)
         return False
+
+    def _bound_log(self, consumer_id: int) -> None:
+        """From here, because its JVM and its Python workers write to it as well."""
+        try:
+            log_files.empty(self._folder / str(consumer_id) / "log.txt")
+        except OSError as error:
+            log.warning("the log of consumer %d cannot be shortened: %s", consumer_id, error)
 
     def hand_over(self) -> None:
         """Nothing to do: the folders say who runs, and whoever reads them next adopts them."""

@@ -1,15 +1,23 @@
 """What a commit was: the record for the journal and the numbers for Prometheus."""
 
 import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 
 from headgate.config.settings import Slo
 from headgate.lake.commit import CommitResult
-from headgate.lake.latency import commit_latency_ms
+from headgate.lake.latency import commit_latency_ms, latencies_ms, share_within
+from headgate.lake.latency_histogram import LatencyHistogram
+from headgate.model import CycleStats
 from headgate.model.messages import CommitRecord
 
 log = logging.getLogger(__name__)
+
+_SAY_EVERY_S = 60.0
 
 _COMMITS = Counter("headgate_commits_total", "Snapshots committed", ["table"])
 _CONFLICTS = Counter("headgate_commit_conflicts_total", "Commits refused by the catalog and tried again", ["table"])
@@ -19,19 +27,39 @@ _BYTES = Counter("headgate_committed_bytes_total", "Payload bytes (key and value
 _REJECTED = Counter("headgate_rejected_records_total", "Records sent to the rejected table", ["table"])
 _SKIPPED = Counter("headgate_skipped_offsets_total", "Offsets Kafka itself did not hold", ["table"])
 _COMMIT_DURATION = Histogram("headgate_commit_duration_seconds", "Duration of a commit, retries included", ["table"])
-_LATENCY = Gauge(
-    "headgate_latency_seconds",
-    "Commit time minus Kafka timestamp, records of the last commit",
-    ["table", "quantile"],
-)
-_SLO_RATIO = Gauge("headgate_slo_ratio", "Share of the last commit's records within slo.latency_s, 0 to 1", ["table"])
+_LATENCY = LatencyHistogram("headgate_latency_seconds", "Commit time minus Kafka timestamp of the records committed")
+REGISTRY.register(_LATENCY)
+_LATE = Counter("headgate_late_records_total", "Records committed later than slo.latency_s after their time", ["table"])
 _SLO_GOAL = Gauge("headgate_slo_goal_ratio", "The share that the pipeline file asks for: slo.quantile")
 _LAST_COMMIT = Gauge("headgate_last_commit_timestamp_seconds", "When the last snapshot was committed", ["table"])
+_WAITING = Gauge(
+    "headgate_commit_waiting_timestamp_seconds",
+    "Since when something waits to be committed, or the committer could not look yet; 0 if nothing does",
+    ["table"],
+)
+_waiting_since_s: dict[str, float] = {}
 _PROBLEMS = Gauge("headgate_table_problems", "What keeps topics out of this table; status says more", ["table"])
 
 
 def show_problems(table: str, count: int) -> None:
     _PROBLEMS.labels(table).set(count)
+
+
+def show_start(table: str) -> None:
+    """A committer begins: until it has seen the table, something may wait. Counters are there before they count."""
+    for counter in (_COMMITS, _REFUSED, _LATE):
+        counter.labels(table)
+    show_waiting(table)
+
+
+def show_waiting(table: str) -> None:
+    """Since now, unless something waits already; a committer that was started again does not begin anew."""
+    _WAITING.labels(table).set(_waiting_since_s.setdefault(table, time.time()))
+
+
+def show_settled(table: str) -> None:
+    _waiting_since_s.pop(table, None)
+    _WAITING.labels(table).set(0)
 
 
 def report(committer: str, table: str, result: CommitResult, now_ms: int, slo: Slo) -> CommitRecord:
@@ -56,12 +84,37 @@ def report(committer: str, table: str, result: CommitResult, now_ms: int, slo: S
         latency_ms=commit_latency_ms(cycles, now_ms),
         reached=result.ledger.reached(),
     )
-    log.info(
+    log.debug(
         "%s: snapshot %d with %d rows of %d announcements in %.2f s, %d refused",
         *(table, record.snapshot_id, record.rows, record.announcements, record.duration_s, record.refused),
     )
+    _say_sometimes(record)
     _count(record, slo)
+    _count_latencies(table, cycles, now_ms, slo.latency_s)
     return record
+
+
+@dataclass
+class _Unsaid:
+    """What a table got since the last line about it."""
+
+    said_at_s: float = -_SAY_EVERY_S
+    commits: int = 0
+    rows: int = 0
+
+
+_unsaid: defaultdict[str, _Unsaid] = defaultdict(_Unsaid)
+
+
+def _say_sometimes(record: CommitRecord) -> None:
+    """A line for every commit would be gigabytes a year."""
+    unsaid, now_s = _unsaid[record.table], time.monotonic()
+    unsaid.commits += bool(record.announcements)
+    unsaid.rows += record.rows
+    if unsaid.commits and now_s - unsaid.said_at_s >= _SAY_EVERY_S:
+        counted = "1 commit" if unsaid.commits == 1 else f"{unsaid.commits} commits"
+        log.info("%s: %s with %d rows, up to snapshot %d", record.table, counted, unsaid.rows, record.snapshot_id)
+        _unsaid[record.table] = _Unsaid(now_s)
 
 
 def _count(record: CommitRecord, slo: Slo) -> None:
@@ -77,8 +130,12 @@ def _count(record: CommitRecord, slo: Slo) -> None:
     if record.announcements:
         _LAST_COMMIT.labels(table).set(record.at_ms / 1000)
     _SLO_GOAL.set(slo.quantile)
-    if record.latency_ms:
-        for name, point in (("0.5", 10), ("0.95", 19), ("1", 20)):
-            _LATENCY.labels(table, name).set(record.latency_ms[point] / 1000)
-        within = sum(1 for latency in record.latency_ms if latency <= 1000 * slo.latency_s)
-        _SLO_RATIO.labels(table).set(within / len(record.latency_ms))
+
+
+def _count_latencies(table: str, cycles: Iterable[CycleStats], now_ms: int, goal_s: float) -> None:
+    late = _LATE.labels(table)
+    for stats in cycles:
+        if points_ms := latencies_ms(stats, now_ms):
+            points_s = [latency_ms / 1000 for latency_ms in points_ms]
+            _LATENCY.observe(table, points_s, stats.records)
+            late.inc(stats.records * (1 - share_within(points_s, goal_s)))

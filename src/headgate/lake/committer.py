@@ -23,7 +23,7 @@ from headgate.kafka.channel import BEGINNING, Outbox, Tail
 from headgate.kafka.internal_topics import Topics
 from headgate.kafka.offsets import GroupMirror, beginning_offsets, end_offsets, partitions_where, topic_ids
 from headgate.lake.commit import CommitResult, TableCommitter
-from headgate.lake.commit_report import report, show_problems
+from headgate.lake.commit_report import report, show_problems, show_settled, show_start, show_waiting
 from headgate.lake.compaction import NOBODY_ELSE
 from headgate.lake.maintenance import expire_snapshots, snapshots_to_keep
 from headgate.lake.tables import open_catalog
@@ -94,6 +94,8 @@ class Committer:
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop`; then commits what is announced by then. Kafka or catalog failing is waited out."""
+        for table in self._pipeline.tables:
+            show_start(table.name)
         delay_s = 0.0
         while not stop.wait(delay_s):
             try:
@@ -155,9 +157,12 @@ class Committer:
         for state in self._tables.values():
             if time.monotonic() < state.rests_until:
                 continue
+            if state.pending:
+                show_waiting(state.committer.name)
             try:
                 self._commit(state, settled_to)
                 state.failures = 0
+                show_settled(state.committer.name)
             except LakeError as error:  # one table's trouble does not stop the others
                 log.warning("committer: %s", error)
                 state.failed()
@@ -169,7 +174,12 @@ class Committer:
         if self._tables:
             return
         lake = self._pipeline.lake
-        catalog = self._catalog = self._catalog or open_catalog(lake)
+        try:
+            catalog = self._catalog = self._catalog or open_catalog(lake)
+        except LakeError:
+            for table in self._pipeline.tables:
+                show_problems(table.name, 1)
+            raise
         self._tables = {t.name: _TableState(TableCommitter(catalog, lake, t)) for t in self._pipeline.tables}
 
     def _take(self, announcement: object) -> None:
@@ -295,7 +305,9 @@ class Committer:
 
     def _complain(self, state: _TableState, problem: str) -> None:
         """Commits fail: says so, with the ledger as it was last known, for whoever looks at the status."""
-        if state.last is not None and time.monotonic() - state.published_at > HEARTBEAT_S:
+        if state.last is None:  # there is no ledger to tell; Prometheus needs none
+            show_problems(state.committer.name, 1)
+        elif time.monotonic() - state.published_at > HEARTBEAT_S:
             self._tell(state, state.last, (), (problem,))
 
     def _tell(

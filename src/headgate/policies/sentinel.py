@@ -2,16 +2,15 @@
 while in case fewer consumers would do; what to act with is the packer's answer.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from heapq import heapreplace
-from itertools import repeat
 from typing import Literal, get_args
 
 from headgate.model import Alert, Alternative, Assignment, Decision, Observation, Plan, TopicPartition
 from headgate.packing import Packer
 from headgate.packing.any_fit import descending, usable
 from headgate.packing.protocol import Capacity
+from headgate.policies.folding import fold, loads
+from headgate.policies.instead import Instead
 from headgate.policies.seen import at_most, check_above_zero, check_not_negative, too_old
 
 TimeoutPolicy = Literal["always", "only_if_fewer_consumers"]
@@ -53,7 +52,7 @@ class _Seen:
         known, owned, able = frozenset(rates), current.partitions, seen.abilities
         share = {c: able.share(c, configured_bytes_per_s) for c in {*current, *able.speed}}
         new_share = able.share(None, configured_bytes_per_s)
-        return cls(rates, current, _loads(current, rates), share, new_share, known - owned, owned - known)
+        return cls(rates, current, loads(current, rates), share, new_share, known - owned, owned - known)
 
     def capacity(self, configured_bytes_per_s: float) -> Capacity:
         """Per consumer; those that are like a new one need no mention."""
@@ -62,12 +61,8 @@ class _Seen:
 
     def busiest(self, assignment: Assignment) -> float:
         """The highest load, as what it would be for a consumer with all its capacity: half a one carries it twice."""
-        loads = _loads(assignment, self.rates)
-        return max((load / self.share.get(c, self.new_share) for c, load in loads.items()), default=0.0)
-
-
-def _loads(assignment: Assignment, rates: Mapping[TopicPartition, float]) -> dict[int, float]:
-    return {c: sum(map(rates.get, assignment[c], repeat(0.0))) for c in assignment}
+        carried = loads(assignment, self.rates).items()
+        return max((load / self.share.get(c, self.new_share) for c, load in carried), default=0.0)
 
 
 class Sentinel:
@@ -184,17 +179,30 @@ class Sentinel:
                 ),
             )
         plan = Plan.between(view.current, chosen)
-        offer = f"{_consumers(len(chosen))} with {len(plan.rebalanced)} moves"
+        instead = Instead(view.rates, view.busiest, self._packing_capacity, self._max_consumers, _rate)
         objection = self._objection(view, fired, needed, chosen, plan)
         if objection:
-            rejected = () if plan.is_empty else (Alternative(offer, objection),)
+            offer = f"{_consumers(len(chosen))} with {len(plan.rebalanced)} moves"
+            offered = () if plan.is_empty else (Alternative(offer, objection),)
+            rejected = (*offered, *instead.other_sizes(view.current))
             return Decision(None, f"{why}: {objection}", trigger, inputs, rejected, alerts)
-        kept = Alternative(f"keep the {len(view.current)} consumers as they are", why)
+        kept = Alternative(f"keep what is, {_consumers(len(view.current))}", self._cost_of_keeping(view, chosen))
         reason = (
             f"{why}: {_consumers(len(chosen))} instead of {len(view.current)}, {len(plan.rebalanced)} moves, "
-            f"the busiest gets {_rate(max(_loads(chosen, view.rates).values(), default=0.0))}"
+            f"the busiest gets {_rate(max(loads(chosen, view.rates).values(), default=0.0))}"
         )
-        return Decision(chosen, reason, trigger, inputs, (kept,), alerts)
+        moved = instead.without_moves(view.current, view.unassigned) if plan.rebalanced else ()
+        return Decision(chosen, reason, trigger, inputs, (kept, *moved, *instead.other_sizes(chosen)), alerts)
+
+    def _cost_of_keeping(self, view: _Seen, chosen: Assignment) -> str:
+        if view.unassigned:
+            return f"nobody would read {_rate(sum(view.rates[p] for p in view.unassigned))}"
+        behind = view.busiest(view.current) - self._consumer_capacity
+        if behind > 0:
+            return f"the busiest would fall behind by {_rate(behind)}"
+        if len(chosen) < len(view.current):
+            return f"{len(view.current) - len(chosen)} of them can be spared"
+        return f"the busiest has {_rate(view.busiest(view.current))}, {_rate(view.busiest(chosen))} is possible"
 
     def _objection(self, view: _Seen, fired: dict[str, str], needed: int, chosen: Assignment, plan: Plan) -> str:
         """Why the packing should not be applied; empty if it should."""
@@ -222,33 +230,3 @@ def _reduced(view: _Seen) -> dict[str, float]:
     """For the journal: which consumers count less than in full."""
     found = {f"consumer_{c}_share": share for c, share in sorted(view.share.items()) if share != view.new_share}
     return found if view.new_share == 1 else {"usual_share": view.new_share, **found}
-
-
-_EQUAL = Capacity(1.0)
-
-
-def fold(
-    packed: Assignment,
-    rates: Mapping[TopicPartition, float],
-    current: Assignment,
-    limit: int,
-    capacity: Capacity = _EQUAL,
-) -> Assignment:
-    """At most `limit` consumers: the least loaded one gives its partitions, fastest first, to the then least loaded.
-
-    Loads are for their capacity. Of equally loaded consumers one that does not exist yet goes first, then the highest
-    id.
-    """
-    held = {c: set(packed[c]) for c in packed}
-    load = {c: load / capacity[c] for c, load in _loads(packed, rates).items()}
-    while len(held) > limit:
-        smallest = min(held, key=lambda c: (load[c], c in current.owners, -c))
-        given = held.pop(smallest)
-        del load[smallest]
-        by_load = sorted((load[c], c) for c in held)
-        for partition in descending(given, rates):
-            _, target = by_load[0]
-            held[target].add(partition)
-            load[target] += rates[partition] / capacity[target]
-            heapreplace(by_load, (load[target], target))
-    return Assignment({c: frozenset(partitions) for c, partitions in held.items()})
