@@ -12,8 +12,12 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, New
 from typer.testing import CliRunner
 
 from headgate.cli.main import app
+from headgate.config.clients import librdkafka_settings
+from headgate.config.loader import load_pipeline
 from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics, ensure_topics
+from headgate.kafka.monitor import build_monitor
 from headgate.kafka.reassign import Reassigner
 from headgate.kafka.topology import ClusterReader, measured_records_per_s
 from headgate.model import TopicPartition
@@ -147,6 +151,40 @@ def test_traffic_is_measured_from_offsets(kafka: EmbeddedKafka, admin: AdminClie
     rates = measured_records_per_s(admin, topology, 0.0, write_meanwhile)
     assert rates["busy"] >= 100 / (time.monotonic() - began)
     delete(admin, "busy")
+
+
+def test_a_pipelines_rates_are_taken_and_topics_outside_it_are_named(
+    kafka: EmbeddedKafka, admin: AdminClient, tmp_path: Path
+) -> None:
+    """Records of `inside` as its monitor measured them; nobody measured `outside`."""
+    create(admin, "inside", [[1, 2], [2, 3], [3, 1]])
+    create(admin, "outside", [[1, 2]])
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(
+        f"name: doctor\nkafka: {{brokers: '{kafka.bootstrap}'}}\ntopics: [inside]\n"
+        "tables: [{name: lake.records, topics: [inside]}]\n"
+        "monitor: {poll_s: 100 ms, window_s: 10 s, min_span_s: 100 ms}\n"
+    )
+    pipeline = load_pipeline(file)
+    settings = librdkafka_settings(pipeline)
+    ensure_topics(admin, Topics(pipeline.name), replication=1, consumers=1)
+    monitor = build_monitor(pipeline, settings)
+    monitor.step()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
+    for n in range(99):
+        producer.produce("inside", b"x" * 50, partition=n % 3)
+    assert producer.flush(30) == 0
+    published = eventually(lambda: [r for r in monitor.step().rates if r.bytes_per_s > 0], "the monitor sees traffic")
+    monitor.close()
+    code, said = headgate("report", "--pipeline", str(file), "--output", "json")
+    report = json.loads(said)
+    assert (code, report["unmeasured"]) == (1, ["outside"])
+    assert report["verdict"].startswith("WARNING: 1 topic without a measured rate")
+    assert sum(row["default_load"] for row in report["rows"]) == pytest.approx(sum(r.bytes_per_s for r in published))
+    code, said = headgate("watch", "--pipeline", str(file), "--times", "1", "--output", "json")
+    assert "unmeasured" in [finding["kind"] for finding in json.loads(said)["new"]]
+    delete(admin, "inside")
+    delete(admin, "outside")
 
 
 def test_a_dead_broker_is_named_and_nothing_is_moved_onto_it(

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from headgate.cli.main import app
 from headgate.errors import HeadgateError
+from headgate.kafka.topology import with_rates
 from headgate.topology.document import as_document, read_topology
 from headgate.topology.failures import failed
 from tests.topologies import cluster
@@ -81,6 +82,24 @@ def test_equal_rates_are_known_if_they_were_given(tmp_path: Path) -> None:
     assert "no traffic is known" not in headgate("report", "--from", given)[1]
     (again,) = as_document(read_topology(Path(given).read_text(), given))["topics"]
     assert again["rate"] == 1.0
+
+
+def test_a_rate_that_nobody_measured_is_null_in_the_file(tmp_path: Path) -> None:
+    """Left out it would be 1, next to nothing beside the bytes of the others."""
+    measured = with_rates(cluster(EVEN | {"B": [[1, 2]]}), {"A": 1e6})
+    document = as_document(measured)
+    assert [topic["rate"] for topic in document["topics"]] == [1e6, None]
+    file = written(tmp_path, document)
+    again = read_topology(Path(file).read_text(), file)
+    assert (again, again.unmeasured, again.rates_known) == (measured, {"B"}, True)
+    code, said = headgate("report", "--from", file)
+    assert code == 1
+    assert said.startswith("WARNING: 1 topic without a measured rate")
+    # Where no rate is known at all, all count alike.
+    document["topics"][0]["rate"] = None
+    nobody = written(tmp_path, document, "nobody.json")
+    assert [topic.rate for topic in read_topology(Path(nobody).read_text(), nobody).topics] == [1.0, 1.0]
+    assert "no traffic is known" in headgate("report", "--from", nobody)[1]
 
 
 def test_advice_is_saved_as_a_file_that_report_accepts(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headgate.errors import ConfigError
+from headgate.kafka.topology import with_rates
 from headgate.model import TopicPartition
 from headgate.topology.advice import advise, judged
 from headgate.topology.checks import Thresholds, findings_of
@@ -50,6 +51,30 @@ def test_four_partitions_on_three_nodes_are_uneven_though_nothing_overlaps() -> 
 def test_a_node_that_leads_nothing_is_seen() -> None:
     """B-16: averages over nodes that lead would hide it."""
     assert "idle-node" in kinds(cluster({"A": [[1, 2], [2, 1]]}))
+
+
+def test_a_cluster_with_topics_that_nobody_measured_is_not_called_healthy() -> None:
+    """`orders` is even; `clicks`, on node 1 alone, may carry ten times as much for all anybody knows."""
+    rows = {"orders": EVEN["A"], "clicks": [[1, 2]]}
+    measured = with_rates(cluster(rows), {"orders": 1e6})
+    report = make_report(Standing(measured), "here")
+    assert report.verdict.startswith("WARNING: 1 topic without a measured rate")
+    (finding,) = (f for f in report.findings if f.kind == "unmeasured")
+    assert finding.evidence == ("clicks: led by node 1",)
+    assert report.unmeasured == ("clicks",)
+    balanced = next(c for c in report.preconditions if "by traffic" in c.what)
+    assert (balanced.holds, balanced.evidence) == (None, "nobody measured 1 topic")
+    assert any("Nobody measured 1 topic" in word for word in advise(Standing(measured)).words)
+    # Of orders node 1 has a third of 1e6, of clicks all of 1e7: 31/33 of the traffic of three nodes is 2.82 shares.
+    known = make_report(Standing(with_rates(cluster(rows), {"orders": 1e6, "clicks": 1e7})), "here")
+    assert known.verdict.startswith("WARNING: node 1 carries 2.82 times its fair share of the traffic;")
+    assert known.unmeasured == ()
+
+
+def test_an_overload_among_measured_topics_is_said_to_be_one_of_what_was_measured() -> None:
+    measured = with_rates(cluster({"A": [[1, 2]], "B": EVEN["B"]}), {"A": 5.0})
+    whats = {finding.kind: finding.what for finding in findings_of(Standing(measured))}
+    assert whats["overloaded-node"] == "node 1 carries 3.00 times its fair share of the traffic that was measured"
 
 
 def test_lints_of_single_topics() -> None:

@@ -1,7 +1,7 @@
 """Where `headgate topology` takes its cluster from: live brokers, a pipeline's brokers, or a file."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -107,7 +107,7 @@ def load_source(
         admin = live.admin()
         topology = live.reader(admin).read(consumer_groups=True)
         if rates := live.rates(admin, topology, measure_s):
-            topology = replace(with_rates(topology, rates), rates_known=True)
+            topology = with_rates(topology, rates)
         found = Source(live.librdkafka["bootstrap.servers"], topology, live)
     else:
         if brokers or pipeline or measure_s:

@@ -216,6 +216,11 @@ def _words(standing: Standing) -> Iterator[str]:
             f"Node {joined(offline)} is offline: bring it back before anything else is moved; plan `replace` is for a "
             "node that stays away."
         )
+    if unmeasured := len(standing.topology.unmeasured):
+        yield (
+            f"Nobody measured {counted(unmeasured, 'topic')}, which count as idle in every plan: --measure 10s "
+            "measures all topics."
+        )
     if standing.overlaps.partial:
         yield (
             "While topics share nodes in part, one SQF instance shared by the producers of a machine levels their "

@@ -61,6 +61,8 @@ class Topology:
     epoch: int = 0
     rates_known: bool = field(default=False, compare=False)
     """Whether somebody gave or measured the topics' rates; otherwise all count alike."""
+    unmeasured: frozenset[str] = frozenset()
+    """Topics whose rate nobody measured where those of others were: they count as idle, which they may not be."""
 
     @classmethod
     def of(

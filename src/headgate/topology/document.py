@@ -23,7 +23,15 @@ def read_topology(text: str, source: str) -> Topology:
     )
     root.nothing_else()
     refuse(problems(topology), source)
-    return replace(topology, rates_known=any("rate" in topic for topic in document["topics"]))
+    if not any(topic.get("rate") is not None for topic in document["topics"]):
+        return topology
+    unmeasured = {topic["name"] for topic in document["topics"] if topic.get("rate", 1.0) is None}
+    return replace(
+        topology,
+        topics=tuple(replace(t, rate=0.0) if t.name in unmeasured else t for t in topology.topics),
+        rates_known=True,
+        unmeasured=frozenset(unmeasured),
+    )
 
 
 def parse_json(text: str, source: str) -> Any:
@@ -49,7 +57,7 @@ def as_document(topology: Topology) -> dict[str, Any]:
             {"id": n.id, "online": n.online, "capacity": n.capacity} | ({"rack": n.rack} if n.rack else {})
             for n in topology.nodes
         ],
-        "topics": [_topic_document(topic, topology.rates_known) for topic in topology.topics],
+        "topics": [_topic_document(topic, topology) for topic in topology.topics],
     }
     if topology.consumer_groups:
         document["consumer_groups"] = [
@@ -58,9 +66,11 @@ def as_document(topology: Topology) -> dict[str, Any]:
     return document
 
 
-def _topic_document(topic: Topic, rates_known: bool) -> dict[str, Any]:
+def _topic_document(topic: Topic, topology: Topology) -> dict[str, Any]:
     document: dict[str, Any] = {"name": topic.name}
-    if rates_known or topic.rate != 1.0:
+    if topic.name in topology.unmeasured:
+        document["rate"] = None
+    elif topology.rates_known or topic.rate != 1.0:
         document["rate"] = topic.rate
     if topic.min_insync_replicas != 1:
         document["min_insync_replicas"] = topic.min_insync_replicas
@@ -129,11 +139,17 @@ def _topic(place: _Place) -> Topic:
     return Topic(
         place.take("name", str, "a text"),
         tuple(sorted(place.items("partitions", _partition), key=lambda partition: partition.index)),
-        float(place.take("rate", (int, float), "a number", 1.0)),
+        _rate(place),
         place.take("min_insync_replicas", int, "a whole number", 1),
         place.take("record_size_variation", (int, float), "a number", None),
         place.numbers("producer_rates", (int, float), "numbers", []),
     )
+
+
+def _rate(place: _Place) -> float:
+    """Null where nobody measured it; `read_topology` knows what that means once it has seen all topics."""
+    rate = place.take("rate", (int, float, type(None)), "a number, or null if nobody measured it", 1.0)
+    return 1.0 if rate is None else float(rate)
 
 
 def _partition(place: _Place) -> Partition:

@@ -43,6 +43,8 @@ class Report:
     groups: int
     partial: bool
     rates_known: bool
+    unmeasured: tuple[str, ...]
+    """Topics that count as idle because nobody measured them."""
     findings: tuple[Finding, ...]
     rows: tuple[NodeRow, ...]
     preconditions: tuple[Precondition, ...]
@@ -97,6 +99,7 @@ def make_report(
         groups=overlaps.count,
         partial=overlaps.partial,
         rates_known=topology.rates_known or len({topic.rate for topic in topology.topics}) > 1,
+        unmeasured=tuple(sorted(topology.unmeasured)),
         findings=tuple(sorted(found, key=lambda finding: -finding.severity)),
         rows=tuple(
             NodeRow(
