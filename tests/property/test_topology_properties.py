@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.topology.checks import findings_of
 from headgate.topology.cluster import Node, Topology
 from headgate.topology.document import as_document, read_topology
 from headgate.topology.failures import failed, recovered, replaced, returned
@@ -63,10 +64,11 @@ def test_without_overlap_every_leading_node_belongs_to_one_group(topology: Topol
 def test_a_changed_topic_leads_to_the_same_as_starting_anew(data: st.DataObject, topology: Topology) -> None:
     standing = Standing(topology)
     nodes = [node.id for node in topology.nodes]
+    rates = st.floats(0, 1e9)
     for _ in range(3):
         name = data.draw(st.sampled_from(["t0", "t1", "t2", "new"]))
-        kept = [topic for topic in topology.topics if topic.name != name]
-        added = [] if data.draw(st.booleans()) else [data.draw(topics(name, nodes))]
+        kept = [replace(topic, rate=data.draw(rates)) for topic in topology.topics if topic.name != name]
+        added = [] if data.draw(st.booleans()) else [replace(data.draw(topics(name, nodes)), rate=data.draw(rates))]
         topology = replace(Topology.of(topology.nodes, [*kept, *added]), epoch=topology.epoch + 1)
         standing.update(topology)
         anew = Standing(topology)
@@ -74,10 +76,9 @@ def test_a_changed_topic_leads_to_the_same_as_starting_anew(data: st.DataObject,
         assert standing.overlaps.shared() == anew.overlaps.shared()
         assert standing.overlaps.offline == anew.overlaps.offline
         assert (standing.lints, standing.leaders, standing.topics_led) == (anew.lints, anew.leaders, anew.topics_led)
-        assert standing.loads.default == pytest.approx(anew.loads.default, abs=1e-9)
-        assert standing.loads.node == pytest.approx(anew.loads.node, abs=1e-9)
-        assert anew.loads.default == pytest.approx(default_load(anew.spreads, nodes), abs=1e-9)
-        assert anew.loads.node == pytest.approx(node_load(anew.spreads, nodes), abs=1e-9)
+        assert (standing.loads, findings_of(standing)) == (anew.loads, findings_of(anew))
+        assert anew.loads.default == pytest.approx(default_load(anew.spreads, nodes), rel=1e-9, abs=1e-9)
+        assert anew.loads.node == pytest.approx(node_load(anew.spreads, nodes), rel=1e-9, abs=1e-9)
 
 
 @given(topologies(), st.booleans())

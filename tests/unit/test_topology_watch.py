@@ -7,6 +7,8 @@ import pytest
 from rich.console import Console
 
 from headgate.cli.topology_watch import Change, Traffic, _say, followed
+from headgate.kafka.topology import with_rates
+from headgate.topology.checks import findings_of
 from headgate.topology.cluster import Topology
 from headgate.topology.history import History
 from headgate.topology.standing import Standing
@@ -37,6 +39,16 @@ def test_traffic_stays_as_last_heard_while_nobody_tells() -> None:
 def test_it_is_quiet_while_nothing_but_traffic_changes() -> None:
     busier = TOGETHER.changed(replace(topic, rate=9.0) for topic in TOGETHER.topics)
     assert [change is None for change in looks(TOGETHER, TOGETHER, busier)] == [False, True, True]
+
+
+def test_no_node_is_overloaded_by_what_is_left_of_traffic_that_ended() -> None:
+    """B-21: sums of floats do not come back to zero when what was added is taken away in another order."""
+    standing = Standing(TOGETHER)
+    for rates in ((0.1, 0.7), (1e9 / 3, 0.3), (1e-3, 1e6 / 7), (0.0, 0.0)):
+        seen = with_rates(TOGETHER, dict(zip("AB", rates, strict=True)))
+        standing, _ = followed(standing, seen, History())
+    assert dict(standing.loads.default) == dict(standing.loads.node) == {1: 0.0, 2: 0.0, 3: 0.0}
+    assert findings_of(standing) == findings_of(Standing(seen))
 
 
 def test_an_overlap_is_named_with_its_topics_when_it_begins_ends_and_comes_again() -> None:

@@ -50,7 +50,7 @@ class Effect:
             len(standing.lints[Lint.UNDER_REPLICATED]),
             Pressure.of(standing.loads.default, capacity),
             Pressure.of(standing.loads.node, capacity),
-            {node: standing.loads.default[node] for node in standing.bits.ids},
+            dict(standing.loads.default),
         )
 
     @property

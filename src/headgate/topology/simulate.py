@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -27,7 +27,7 @@ class Pressure:
     """Its traffic over its fair share; 1 when all carry what they should."""
 
     @classmethod
-    def of(cls, load: dict[int, float], capacity: dict[int, float]) -> "Pressure | None":
+    def of(cls, load: Mapping[int, float], capacity: Mapping[int, float]) -> "Pressure | None":
         """None when no node is up. `capacity` says which are."""
         if not capacity:
             return None
