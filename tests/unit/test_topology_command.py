@@ -158,6 +158,10 @@ def with_partition(**changed: Any) -> dict[str, Any]:
     return {"nodes": [NODE, {"id": 2}], "topics": [{"name": "A", "partitions": [PARTITION | changed]}]}
 
 
+def with_topic(name: str) -> dict[str, Any]:
+    return {"nodes": [NODE], "topics": [{"name": name, "partitions": [PARTITION]}]}
+
+
 @pytest.mark.parametrize(
     ("document", "complaint"),
     [
@@ -171,6 +175,12 @@ def with_partition(**changed: Any) -> dict[str, Any]:
         ({"nodes": [{"id": 1, "capacity": 0}], "topics": []}, "capacity must be above 0"),
         ({"nodes": [{"id": 1, "size": 4}], "topics": []}, "nodes[0]: unknown size"),
         ({"nodes": [NODE], "topics": [{"name": "A", "partitions": []}]}, "topic A has no partitions"),
+        (with_topic(name="\ud800"), r"holds half a character, '\ud800'"),
+        ({"nodes": [NODE | {"rack": "\udfff"}], "topics": []}, r"holds half a character, '\udfff'"),
+        (with_topic(name="<b>"), "topic [<b>]: names have 1 to 249"),
+        (with_topic(name=""), "topic []: names have 1 to 249"),
+        (with_topic(name=".."), "topic [..]: names have 1 to 249"),
+        (with_topic(name="a" * 250), "names have 1 to 249"),
         (with_partition(leader=2), "A-0: leader 2 is none of its replicas [1]"),
         (with_partition(replicas=[1, 1]), "A-0: a node may hold one replica only"),
         (with_partition(replicas=[1, 7]), "A-0: replicas on unknown nodes [7]"),
@@ -204,6 +214,13 @@ def test_a_file_that_describes_no_cluster_is_refused_by_name(tmp_path: Path, doc
     code, said = headgate("report", "--from", written(tmp_path, document))
     assert code == 2
     assert complaint in said
+
+
+def test_a_character_in_two_escaped_halves_is_a_text_like_any_other(tmp_path: Path) -> None:
+    document = with_topic(name="a" * 249) | {"nodes": [NODE | {"rack": "\N{BEER MUG}"}]}
+    file = written(tmp_path, document)
+    assert "\\ud83c\\udf7a" in Path(file).read_text()
+    assert read_topology(Path(file).read_text(), file).racks == {1: "\N{BEER MUG}"}
 
 
 def test_a_leader_that_is_offline_is_refused(tmp_path: Path) -> None:

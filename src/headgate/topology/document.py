@@ -1,6 +1,7 @@
 """A cluster as a JSON document (B-2), read with complaints that name the place, and written back."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -12,6 +13,8 @@ from headgate.topology.validation import problems
 MOST_COMPLAINTS = 10
 LARGEST = 2**63
 T = TypeVar("T")
+_HALVES = re.compile(r"\\u[dD][89a-fA-F]")
+"""Surrogates: two make a character, one alone is a text to Python but to no file and no terminal."""
 
 
 def read_topology(text: str, source: str) -> Topology:
@@ -36,11 +39,17 @@ def read_topology(text: str, source: str) -> Topology:
 
 def parse_json(text: str, source: str) -> Any:
     try:
-        return json.loads(text)
+        document = json.loads(text)
+        if _HALVES.search(text):
+            json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        raise ConfigError(f"{source} holds half a character, {half}, which nothing can print: correct it") from error
     except ValueError as error:
         raise ConfigError(f"{source} is not JSON: {error}") from error
     except RecursionError as error:
         raise ConfigError(f"{source} is not JSON that can be read: it is nested too deeply") from error
+    return document
 
 
 def refuse(found: Sequence[str], source: str) -> None:
