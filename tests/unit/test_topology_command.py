@@ -233,6 +233,9 @@ def test_a_leader_that_is_offline_is_refused(tmp_path: Path) -> None:
     [
         ("nonsense", "is not JSON"),
         ({"version": 2, "partitions": []}, "version 2 is unknown"),
+        ({"version": True, "partitions": []}, "version True is unknown"),
+        ({"partitions": [{"topic": "A", "partition": True, "replicas": [1, 2]}]}, "partitions[0] needs topic"),
+        ({"partitions": [{"topic": "A", "partition": 0, "replicas": [True, 2]}]}, "partitions[0] needs topic"),
         ({"topics": []}, "is not a reassignment file"),
         ({"partitions": [{"topic": "A", "partition": 0}]}, "partitions[0] needs topic"),
         ({"partitions": [{"topic": "B", "partition": 0, "replicas": [1]}]}, "B-0: no such partition"),
