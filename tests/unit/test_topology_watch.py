@@ -69,6 +69,18 @@ def test_lines_and_json_tell_the_same(capsys: pytest.CaptureFixture[str]) -> Non
     _say(Console(), True, "changed", back)
     said = json.loads(capsys.readouterr().out)
     assert said["epoch"] == 3
+    assert (said["overlapping_pairs_known"], said["overlapping_pairs_forgotten"]) == (1, 0)
     assert said["overlaps"] == [
         {"first": ["A"], "second": ["B"], "shared_nodes": [2], "first_epoch": 1, "last_epoch": 3}
     ]
+
+
+def test_overlaps_that_cannot_be_followed_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three topics that all meet on node 2 are three pairs; there is room for one, and one more is looked at."""
+    crowd = cluster({"A": [[1], [2]], "B": [[2], [3]], "C": [[2]]})
+    _, change = followed(None, crowd, History(most_pairs=1))
+    assert change is not None
+    _say(Console(width=200), False, "changed", change)
+    assert "overlap at least 1 more pairs overlap than can be followed" in capsys.readouterr().out
+    _say(Console(), True, "changed", change)
+    assert json.loads(capsys.readouterr().out)["overlapping_pairs_forgotten"] == 1

@@ -34,7 +34,7 @@ class Change:
     ended: tuple[Finding, ...] = ()
     overlaps: News = News((), ())  # noqa: RUF009 - it is a value
     pairs_known: int = 0
-    """Pairs of groups that overlapped at any time."""
+    """Pairs of groups that overlapped at any time, as far as there is room to remember them."""
 
 
 class Traffic:
@@ -133,7 +133,8 @@ def _say(console: Console, as_json: bool, event: str, change: Change) -> None:
             "overlaps": [_seen_as_json(pair) for pair in overlaps.begun[:MOST_PAIRS]],
             "overlaps_ended": [_seen_as_json(pair) for pair in overlaps.over[:MOST_PAIRS]],
             "overlaps_left_out": sum(max(0, len(pairs) - MOST_PAIRS) for pairs in (overlaps.begun, overlaps.over)),
-            "overlapping_pairs_ever_seen": change.pairs_known,
+            "overlapping_pairs_known": change.pairs_known,
+            "overlapping_pairs_forgotten": overlaps.forgotten,
         }
         print(json.dumps(line), flush=True)
         return
@@ -143,6 +144,8 @@ def _say(console: Console, as_json: bool, event: str, change: Change) -> None:
     lines += [("green", "over", f.what) for f in change.ended]
     lines += [("cyan", "overlap", line) for line in listed(map(_overlapping, overlaps.begun))]
     lines += [("green", "over", line) for line in listed(map(_overlapping, overlaps.over))]
+    if overlaps.forgotten:
+        lines.append(("cyan", "overlap", f"at least {overlaps.forgotten:,} more pairs overlap than can be followed"))
     for style, word, what in lines:
         console.print(f"         [{style}]{word}[/] {escape(what)}", highlight=False)
 
