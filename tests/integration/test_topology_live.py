@@ -1,6 +1,9 @@
 """The topology doctor on a real cluster of three: it reads, moves, takes back, refuses, and sees a broker die."""
 
 import json
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +21,7 @@ from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.kafka.monitor import build_monitor
-from headgate.kafka.reassign import Reassigner
+from headgate.kafka.reassign import LeftUnderWay, Reassigner
 from headgate.kafka.topology import ClusterReader, measured_records_per_s
 from headgate.model import TopicPartition
 from headgate.topology.cluster import Topology
@@ -59,6 +62,14 @@ def _known(topology: Topology, name: str) -> bool:
 def delete(admin: AdminClient, name: str) -> None:
     admin.delete_topics([name])[name].result(30)
     eventually(lambda: all(t.name != name for t in ClusterReader(admin).read().topics), f"{name} is gone")
+
+
+def fill(kafka: EmbeddedKafka, name: str) -> None:
+    """Forty megabytes."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
+    for _ in range(400):
+        producer.produce(name, b"x" * 100_000)
+    assert producer.flush(30) == 0
 
 
 def headgate(*words: str) -> tuple[int, str]:
@@ -105,10 +116,7 @@ def test_a_move_under_way_is_throttled_watched_refused_a_second_time_and_taken_b
     kafka: EmbeddedKafka, admin: AdminClient, mover: Reassigner
 ) -> None:
     create(admin, "heavy", [[1, 2]])
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
-    for _ in range(400):
-        producer.produce("heavy", b"x" * 100_000)
-    assert producer.flush(30) == 0
+    fill(kafka, "heavy")
     before = ClusterReader(admin).read()
     change = Reassignment({TopicPartition("heavy", 0): (3, 1)})
     cancel, began, outcome = threading.Event(), threading.Event(), list[bool]()
@@ -134,6 +142,56 @@ def test_a_move_under_way_is_throttled_watched_refused_a_second_time_and_taken_b
     eventually(lambda: leaders(admin, "heavy") == [3], "the new first replica leads")
     assert throttles(admin) == []
     other.close()
+    delete(admin, "heavy")
+
+
+class Deaf(Reassigner):
+    """Nobody hears it taking anything back."""
+
+    def cancel(self, partitions: object, deadline_s: float = 0) -> int:
+        raise KafkaUnavailable("no broker answered")
+
+
+def test_a_move_that_fails_half_way_is_taken_back_or_stays_throttled(
+    kafka: EmbeddedKafka, admin: AdminClient, mover: Reassigner, tmp_path: Path
+) -> None:
+    """As on an error of the brokers while it is watched, and on Ctrl-C."""
+    create(admin, "heavy", [[1, 2]])
+    fill(kafka, "heavy")
+    before, at = ClusterReader(admin).read(), TopicPartition("heavy", 0)
+    change = Reassignment({at: (3, 1)})
+
+    def lost(_: object) -> None:
+        raise KafkaUnavailable("no answer for two minutes")
+
+    deaf = Deaf(admin, {"bootstrap_servers": kafka.bootstrap.split(",")})
+    with pytest.raises(LeftUnderWay, match=r"still being moved.*headgate topology cancel"):
+        deaf.apply(before, change, 1_000, lost)
+    deaf.close()
+    assert (mover.under_way(), bool(throttles(admin))) == ({at}, True)
+    code, said = headgate("cancel", "--brokers", kafka.bootstrap)
+    assert (code, said) == (0, "1 reassignments taken back, throttles removed\n")
+    assert (mover.under_way(), throttles(admin)) == (frozenset(), [])
+
+    with pytest.raises(KafkaUnavailable, match="no answer for two minutes"):
+        mover.apply(before, change, 1_000, lost)
+    assert (mover.under_way(), throttles(admin)) == (frozenset(), [])
+
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(change.as_document()))
+    words = ["topology", "advise", "--brokers", kafka.bootstrap, "--change", str(plan), "--apply", "--yes"]
+    with (tmp_path / "said.txt").open("w") as said_by:
+        command = subprocess.Popen(
+            [sys.executable, "-m", "headgate.cli.main", *words, "--throttle", "1 kB"], stdout=said_by, stderr=said_by
+        )
+        try:
+            eventually(lambda: mover.under_way() == {at}, "the command has begun")
+            command.send_signal(signal.SIGINT)
+            assert command.wait(60) == 130
+        finally:
+            command.kill()
+    assert "cancelled: partitions not yet moved are as they were" in (tmp_path / "said.txt").read_text()
+    assert (mover.under_way(), throttles(admin)) == (frozenset(), [])
     delete(admin, "heavy")
 
 
@@ -226,10 +284,7 @@ def test_a_broker_that_dies_during_a_move_leaves_no_throttle_on_the_others(
     reader = ClusterReader(admin)
     eventually(lambda: reader.read().online == {1, 2, 3}, "broker 2 is back")
     create(admin, "heavy", [[1, 2]])
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
-    for _ in range(400):
-        producer.produce("heavy", b"x" * 100_000)
-    assert producer.flush(30) == 0
+    fill(kafka, "heavy")
     began, cancel = threading.Event(), threading.Event()
 
     def told(progress: object) -> None:

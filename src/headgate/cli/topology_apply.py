@@ -70,6 +70,9 @@ def carry_out(
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task("reassigning (Ctrl-C takes it back)", total=len(plan.change))
             done = mover.apply(now, plan.change, throttle_bytes_per_s, lambda p: bar.update(task, completed=p.done))
+    except KeyboardInterrupt:  # before anything was moved, or after: `apply` deals with those in between
+        typer.echo("interrupted: `headgate topology cancel` ends what may be left of it", err=True)
+        raise typer.Exit(130) from None
     finally:
         mover.close()
     if not done:

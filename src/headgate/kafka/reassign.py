@@ -41,6 +41,10 @@ class Progress:
     total: int
 
 
+class LeftUnderWay(KafkaUnavailable):
+    """What was begun could not be taken back: Kafka may go on copying, so the throttle stays."""
+
+
 class Reassigner:
     """Kafka's own reassignment. Partitions are moved by kafka-python, the only client that can."""
 
@@ -67,7 +71,8 @@ class Reassigner:
     ) -> bool:
         """True when all is done, False when it was cancelled: then what was not done yet is as before.
 
-        ConfigError, and nothing applied, if anything speaks against it.
+        ConfigError, and nothing applied, if anything speaks against it. After any other error what was begun is taken
+        back, or LeftUnderWay says that it could not be.
         """
         against = objections(topology, change, sorted(self.under_way()))
         if not against and throttle_bytes_per_s is not None:
@@ -82,11 +87,24 @@ class Reassigner:
                 done = self._watch(change, told, cancelled)
             except KeyboardInterrupt:
                 done = False
+            except BaseException:  # Kafka may have accepted the request all the same, and be copying
+                self._take_back(change)
+                raise
             if not done:
-                self.cancel(change.replicas)
+                self._take_back(change)
                 return False
         self._elect(topology, change)
         return True
+
+    def _take_back(self, change: Reassignment) -> None:
+        try:
+            self.cancel(change.replicas)
+        except (KafkaUnavailable, KeyboardInterrupt) as error:
+            raise LeftUnderWay(
+                f"up to {len(change)} partitions are still being moved and could not be taken back "
+                f"({str(error) or 'interrupted'}); throttles stay as they are: run `headgate topology cancel` when the "
+                "brokers answer, or it goes on"
+            ) from error
 
     def cancel(self, partitions: Iterable[TopicPartition], deadline_s: float = 60.0) -> int:
         """Brings partitions that are still being moved back to where they were; how many those were."""
@@ -210,6 +228,7 @@ class Reassigner:
         rates = {name: str(bytes_per_s) for name in _RATES}
         off = [_resource(ResourceType.BROKER, str(id), dict.fromkeys(_RATES)) for id in what.nodes]
         off += [_resource(ResourceType.TOPIC, topic, dict.fromkeys(values)) for topic, values in what.topics.items()]
+        left_under_way = False
         try:
             # Topics first: a node that knows of its rate knows of what came before.
             self._configure([_resource(ResourceType.TOPIC, topic, values) for topic, values in what.topics.items()])
@@ -220,8 +239,12 @@ class Reassigner:
                     raise KafkaUnavailable(f"the throttle was not in force after {ANSWER_S:g} s: nothing was moved")
                 time.sleep(0.1)
             yield
+        except LeftUnderWay:
+            left_under_way = True
+            raise
         finally:
-            self._configure(off)
+            if not left_under_way:
+                self._configure(off)
 
     def _configure(self, resources: list[ConfigResource]) -> None:
         """All are asked at once, so a broker that does not answer keeps nobody else from hearing."""
