@@ -24,7 +24,7 @@ from headgate.kafka.monitor import build_monitor
 from headgate.kafka.reassign import LeftUnderWay, Reassigner
 from headgate.kafka.topology import ClusterReader, measured_records_per_s
 from headgate.model import TopicPartition
-from headgate.topology.cluster import Topology
+from headgate.topology.cluster import Move, Topology
 from headgate.topology.reassignment import Reassignment
 from tests.eventually import eventually
 
@@ -74,6 +74,8 @@ def fill(kafka: EmbeddedKafka, name: str) -> None:
 
 def headgate(*words: str) -> tuple[int, str]:
     ended = CliRunner().invoke(app, ["topology", *words])
+    if isinstance(ended.exception, ConfigError):
+        raise ended.exception
     assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
     return ended.exit_code, ended.output
 
@@ -113,7 +115,7 @@ def test_uneven_leaders_are_found_and_moved(kafka: EmbeddedKafka, admin: AdminCl
 
 
 def test_a_move_under_way_is_throttled_watched_refused_a_second_time_and_taken_back(
-    kafka: EmbeddedKafka, admin: AdminClient, mover: Reassigner
+    kafka: EmbeddedKafka, admin: AdminClient, mover: Reassigner, tmp_path: Path
 ) -> None:
     create(admin, "heavy", [[1, 2]])
     fill(kafka, "heavy")
@@ -132,6 +134,16 @@ def test_a_move_under_way_is_throttled_watched_refused_a_second_time_and_taken_b
     with pytest.raises(ConfigError, match="another reassignment is under way"):
         other.apply(before, change, None, lambda _: None)
     assert throttles(admin)
+    assert other.moves() == (Move(TopicPartition("heavy", 0), (1, 2), (3, 1)),)
+    _, said = headgate("report", "--brokers", kafka.bootstrap, "--output", "json")
+    (moving,) = (f for f in json.loads(said)["findings"] if f["kind"] == "moving")
+    assert moving["evidence"] == ["heavy-0: from node 1, 2 to 3, 1"]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(Reassignment({TopicPartition("heavy", 0): (2, 1, 3)}).as_document()))
+    saved = tmp_path / "saved.json"
+    with pytest.raises(ConfigError, match=r"neither written nor applied:\n  heavy-0: from node 1, 2 to 3, 1"):
+        headgate("advise", "--brokers", kafka.bootstrap, "--change", str(plan), "--save", str(saved))
+    assert not saved.exists()
     cancel.set()
     moving.join(60)
     assert outcome == [False]

@@ -9,7 +9,7 @@ from headgate.kafka.topology import with_rates
 from headgate.model import TopicPartition
 from headgate.topology.advice import advise, judged
 from headgate.topology.checks import Thresholds, findings_of
-from headgate.topology.cluster import ConsumerGroup, Node, Partition, Topic, Topology
+from headgate.topology.cluster import ConsumerGroup, Move, Node, Partition, Topic, Topology
 from headgate.topology.failures import failed, recovered, replaced, returned
 from headgate.topology.findings import Severity
 from headgate.topology.groups import Group
@@ -20,7 +20,7 @@ from headgate.topology.potential import potential_overlaps
 from headgate.topology.reassignment import Reassignment, difference, read_reassignment, reassigned
 from headgate.topology.report import make_report
 from headgate.topology.round_robin import preconditions
-from headgate.topology.safety import objections
+from headgate.topology.safety import objections, refuse_moving
 from headgate.topology.simulate import Failures, simulate, spares_of
 from headgate.topology.standing import Standing
 from tests.topologies import cluster, topic
@@ -322,6 +322,39 @@ def test_a_change_that_endangers_records_is_refused() -> None:
     assert "under way" in objections(safe, Reassignment({at: (2, 3)}), [at])[0]
     lagging = failed(safe, [2])
     assert any("bring its replicas back first" in o for o in objections(lagging, Reassignment({at: (1, 3)})))
+
+
+def test_partitions_that_are_being_moved_are_found_and_no_plan_touches_them() -> None:
+    """A-0 on its way from nodes 1, 2 to 3, 4: Kafka's metadata has all four, and a plan would keep them."""
+    at = TopicPartition("A", 0)
+    half = Partition(0, 1, (3, 4, 1, 2), (1, 2))
+    topology = Topology.of(map(Node, (1, 2, 3, 4)), [Topic("A", (half, Partition(1, 1, (1, 2), (1, 2))))])
+    moving = replace(topology, moves=(Move(at, (1, 2), (3, 4)),))
+    (finding,) = (f for f in findings_of(Standing(moving)) if f.kind == "moving")
+    assert finding.what.startswith("1 partition being moved")
+    assert finding.evidence == ("A-0: from node 1, 2 to 3, 4",)
+    assert any("being moved" in word for word in advise(Standing(moving)).words)
+    with pytest.raises(ConfigError, match=r"neither written nor applied:\n  A-0: from node 1, 2 to 3, 4"):
+        refuse_moving(moving, Reassignment({at: (4, 3, 2, 1)}))
+    refuse_moving(moving, Reassignment({TopicPartition("A", 1): (2, 1)}))
+    refuse_moving(topology, Reassignment({at: (4, 3, 2, 1)}))
+    unknown = replace(topology, moves=None)
+    assert kinds(unknown)["moves-unknown"] is Severity.note
+    with pytest.raises(ConfigError, match="did not say whether partitions are being moved"):
+        refuse_moving(unknown, Reassignment({at: (4, 3, 2, 1)}))
+
+
+def test_only_a_plan_for_that_and_ones_own_file_add_replicas() -> None:
+    change = Reassignment({TopicPartition("A", 0): (1, 2, 3)})
+    topology = cluster({"A": [[1, 2], [2]]})
+    assert objections(topology, change) == ["A-0: 1 replicas more than now, which this plan is not meant for"]
+    assert objections(topology, change, may_add_replicas=True) == []
+    (own,) = judged(Standing(topology), change, "mine.json").plans
+    advice = advise(Standing(topology))
+    replicate, spread = advice.named("replicate"), advice.named("spread")
+    assert replicate is not None
+    assert spread is not None
+    assert [plan.may_add_replicas for plan in (own, replicate, spread)] == [True, True, False]
 
 
 def test_a_change_that_gathers_replicas_in_one_rack_is_refused() -> None:

@@ -36,7 +36,6 @@ from headgate.cli.topology_view import (
 )
 from headgate.cli.topology_watch import watching
 from headgate.errors import ConfigError
-from headgate.kafka.reassign import Reassigner
 from headgate.topology import advice as advising
 from headgate.topology.checks import USUAL, Thresholds
 from headgate.topology.document import as_document
@@ -44,6 +43,7 @@ from headgate.topology.findings import Severity
 from headgate.topology.page import page
 from headgate.topology.potential import potential_overlaps
 from headgate.topology.report import Report, as_json, make_report
+from headgate.topology.safety import refuse_moving
 from headgate.topology.simulate import MOST_SCENARIOS, spares_of
 from headgate.topology.simulate import Failures as Trials
 from headgate.topology.simulate import simulate as simulated
@@ -229,6 +229,7 @@ def advise(
     if save is None and not apply:
         return
     chosen = chosen_plan(made, plan)
+    refuse_moving(found.topology, chosen.change)
     if save is not None:
         write(save, json.dumps(chosen.change.as_document(), indent=1) + "\n")
         typer.echo(f"plan {chosen.name} written to {save}", err=True)
@@ -271,6 +272,8 @@ def export(
     """
     log_to(None)
     found = load_source(CLUSTER, brokers, pipeline, None, internal, measure)
+    if moves := found.topology.moves:
+        typer.echo(f"{len(moves)} partitions are being moved: the file has the replicas of both places", err=True)
     typer.echo(json.dumps(as_document(found.topology), indent=1))
 
 
@@ -284,7 +287,7 @@ def cancel(brokers: Brokers = None, pipeline: PipelineOption = None) -> None:
     live = live_cluster(brokers, pipeline, internal=True)
     admin = live.admin()
     topology = live.reader(admin).read()
-    mover = Reassigner(admin, live.kafka_python)
+    mover = live.mover(admin)
     try:
         taken_back = mover.cancel(mover.under_way())
         mover.remove_throttles(topology)

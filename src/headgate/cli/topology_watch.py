@@ -11,7 +11,7 @@ from prometheus_client import start_http_server
 from rich.console import Console
 from rich.markup import escape
 
-from headgate.cli.topology_source import LiveCluster
+from headgate.cli.topology_source import LiveCluster, LiveReader
 from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.kafka.topology import with_rates
 from headgate.kafka.topology_metrics import show
@@ -58,7 +58,7 @@ def watching(
         except (OSError, OverflowError) as error:
             raise ConfigError(f"metrics cannot be served on port {metrics_port}: {error}") from error
     admin = live.admin()
-    reader, history, traffic, console = live.reader(admin), History(), Traffic(), Console()
+    reader, history, traffic, console = LiveReader(live, admin), History(), Traffic(), Console()
     standing: Standing | None = None
     looks, silent = 0, False
     try:
@@ -83,6 +83,8 @@ def watching(
             show(standing)
     except KeyboardInterrupt:
         pass
+    finally:
+        reader.close()
 
 
 def followed(standing: Standing | None, seen: Topology, history: History) -> tuple[Standing, Change | None]:

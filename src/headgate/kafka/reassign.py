@@ -23,7 +23,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.model import TopicPartition
-from headgate.topology.cluster import Topology
+from headgate.topology.cluster import Move, Topology
 from headgate.topology.reassignment import Reassignment
 from headgate.topology.safety import objections
 
@@ -56,10 +56,21 @@ class Reassigner:
         except (KafkaPythonError, ValueError, AssertionError) as error:
             raise KafkaUnavailable(f"no broker answered the reassignment client: {error!r}") from error
 
-    def under_way(self) -> frozenset[TopicPartition]:
+    def moves(self) -> tuple[Move, ...]:
         """What Kafka is moving now, whoever asked for it."""
         found = self._asked(self._mover.list_partition_reassignments)
-        return frozenset(TopicPartition(at.topic, at.partition) for at in found)
+        moves = [
+            Move(
+                TopicPartition(at.topic, at.partition),
+                tuple(id for id in said["replicas"] if id not in said["adding_replicas"]),
+                tuple(id for id in said["replicas"] if id not in said["removing_replicas"]),
+            )
+            for at, said in found.items()
+        ]
+        return tuple(sorted(moves, key=lambda move: move.at))
+
+    def under_way(self) -> frozenset[TopicPartition]:
+        return frozenset(move.at for move in self.moves())
 
     def apply(
         self,
@@ -68,13 +79,14 @@ class Reassigner:
         throttle_bytes_per_s: int | None,
         told: Callable[[Progress], None],
         cancelled: Callable[[], bool] = lambda: False,
+        may_add_replicas: bool = False,
     ) -> bool:
         """True when all is done, False when it was cancelled: then what was not done yet is as before.
 
         ConfigError, and nothing applied, if anything speaks against it. After any other error what was begun is taken
         back, or LeftUnderWay says that it could not be.
         """
-        against = objections(topology, change, sorted(self.under_way()))
+        against = objections(topology, change, sorted(self.under_way()), may_add_replicas)
         if not against and throttle_bytes_per_s is not None:
             against = self._throttles_in_force(topology)
         if against:

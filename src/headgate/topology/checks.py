@@ -27,6 +27,7 @@ def findings_of(standing: Standing, thresholds: Thresholds = USUAL) -> list[Find
     """Worst first."""
     found = [
         *_offline_nodes(standing),
+        *_of_moves(standing),
         *_of_topics(standing, thresholds),
         *_of_nodes(standing, thresholds),
         *_unmeasured(standing),
@@ -40,7 +41,7 @@ _ORDER = {
     kind: place
     for place, kind in enumerate(
         (
-            *("offline", "unwritable", "node-offline", "under-replicated", "no-replication", "single-node"),
+            *("offline", "unwritable", "node-offline", "moving", "under-replicated", "no-replication", "single-node"),
             *("overloaded-node", "unmeasured", "idle-node", "one-node", "uneven", "overlap", "leader-away"),
         )
     )
@@ -160,6 +161,26 @@ def _offline_nodes(standing: Standing) -> Iterator[Finding]:
             f"node {joined(offline)} {'is' if len(offline) == 1 else 'are'} offline: the others carry the load",
             (),
             "Bring it back; if it stays away, move its replicas to live nodes (`headgate topology advise`).",
+        )
+
+
+def _of_moves(standing: Standing) -> Iterator[Finding]:
+    moves = standing.topology.moves
+    if moves is None:
+        yield Finding(
+            Severity.note,
+            "moves-unknown",
+            "the brokers did not say whether partitions are being moved: replicas may be those of two places",
+            (),
+            "Give this login the right to describe the cluster, or make sure that no reassignment is under way.",
+        )
+    elif moves:
+        yield Finding(
+            Severity.warning,
+            "moving",
+            f"{counted(len(moves), 'partition')} being moved: their replicas are those of both places meanwhile",
+            listed(map(str, moves)),
+            "Wait until it is done before you plan anything, or take it back (`headgate topology cancel`).",
         )
 
 
