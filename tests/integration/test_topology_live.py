@@ -136,8 +136,8 @@ def test_a_move_under_way_is_throttled_watched_refused_a_second_time_and_taken_b
     assert throttles(admin)
     assert other.moves() == (Move(TopicPartition("heavy", 0), (1, 2), (3, 1)),)
     _, said = headgate("report", "--brokers", kafka.bootstrap, "--output", "json")
-    (moving,) = (f for f in json.loads(said)["findings"] if f["kind"] == "moving")
-    assert moving["evidence"] == ["heavy-0: from node 1, 2 to 3, 1"]
+    (found,) = (f for f in json.loads(said)["findings"] if f["kind"] == "moving")
+    assert found["evidence"] == ["heavy-0: from node 1, 2 to 3, 1"]
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(Reassignment({TopicPartition("heavy", 0): (2, 1, 3)}).as_document()))
     saved = tmp_path / "saved.json"
