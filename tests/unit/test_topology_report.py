@@ -1,5 +1,6 @@
 """What the report finds, and what it says about failures, spares and planned changes."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -198,6 +199,11 @@ def test_failures_are_ranked_and_compared_with_the_healthy_cluster() -> None:
     # Rates are 1 each: node 1 carries 1/3 + 1, node 3 carries 2/3; a fair share of 2 is 1.
     assert without_2.default.busiest == 1
     assert without_2.default.skew == pytest.approx(4 / 3)
+    # Balanced over nodes, A gives each a half and node 1 carries 1.5; one SQF for all sends A to node 3 alone.
+    assert without_2.node is not None
+    assert without_2.node.skew == pytest.approx(1.5)
+    assert without_2.shared_sqf is not None
+    assert without_2.shared_sqf.skew == pytest.approx(1.0)
 
 
 def test_groups_apart_by_leaders_may_meet_after_a_failure() -> None:
@@ -228,8 +234,21 @@ def test_a_chain_of_failures_may_be_needed() -> None:
     topology = cluster({"A": [[1, 2, 4], [5, 6]], "B": [[4, 3], [3, 4]]}, nodes=6)
     (found,) = potential_overlaps(topology, Overlaps.of(topology), most_failures=2).found
     assert found.witness == (1, 2)
-    (unreached,) = potential_overlaps(topology, Overlaps.of(topology), most_failures=1).found
-    assert unreached.witness is None
+    few = potential_overlaps(topology, Overlaps.of(topology), most_failures=1)
+    assert [unreached.witness for unreached in few.found] == [None]
+    # Whoever tries one failure only is told that there is more to see.
+    (finding,) = make_report(Standing(cluster(EVEN)), "here", potentials=few).findings
+    assert finding.what == "1 pair of groups share replicas, and no leader after 1 failure: more might do it"
+    assert (finding.evidence, finding.do) == (("{A} and {B}: node 4",), "Look further with --failures 2.")
+
+
+def test_a_replica_that_is_behind_makes_groups_meet_only_if_it_may_lead() -> None:
+    """Node 3 is behind on A-0: it leads when nodes 1 and 2 are gone, and only after an unclean election."""
+    behind = Topic("A", (Partition(0, 1, (1, 2, 3), (1, 2)), Partition(1, 5, (5,), (5,))))
+    topology = Topology.of(map(Node, (1, 2, 3, 4, 5)), [behind, topic("B", [[3], [4]])])
+    for unclean, witness in ((False, None), (True, (1, 2))):
+        (found,) = potential_overlaps(topology, Overlaps.of(topology), most_failures=2, unclean=unclean).found
+        assert found.witness == witness
 
 
 def test_a_node_that_is_back_leads_nothing_until_leaders_go_home() -> None:
@@ -423,3 +442,17 @@ def test_the_page_shows_names_as_text_and_needs_nothing_from_elsewhere() -> None
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
     assert not any(word in html for word in ("http:", "https:", "src=", "@import", "url("))
+
+
+def test_the_page_frames_shared_nodes_and_ranks_failures() -> None:
+    """A on nodes 1 and 2, B on 2 and 3: node 2 is shared, and comes first with half of the traffic. Without node 3 a
+    part of B has no leader; without node 1 or 2 the other leads three of four partitions."""
+    standing = Standing(cluster({"A": [[1, 2], [2, 1]], "B": [[2, 1], [3]]}))
+    html = page(make_report(standing, "here", simulation=simulate(standing)), standing)
+    matrix = html.partition("Who leads what")[2].partition("</table>")[0]
+    assert re.findall(r"<th>(\d)</th>", matrix) == ["2", "1", "3"]
+    framed, plain, empty = ("shared", "1"), ("", "1"), ("", "")
+    cell = re.compile(r'<td(?: class="(shared)")?(?: style="[^"]*")?>(\d*)</td>')
+    assert [cell.findall(row) for row in matrix.split("<tr>")[2:]] == [[framed, plain, empty], [framed, empty, plain]]
+    failures = html.partition("If nodes failed, worst first")[2].partition("</table>")[0]
+    assert re.findall(r"<tr><td class=name>(\d)</td>", failures) == ["3", "1", "2"]

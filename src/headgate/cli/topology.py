@@ -309,7 +309,7 @@ def _report(
     potentials, over = None, _limit(time_limit_s)
     seen = simulated(standing, failures, scenarios, unclean, out_of_time=_limit(FOR_FAILURES * time_limit_s))
     if failures:
-        potentials = potential_overlaps(found.topology, standing.overlaps, failures, out_of_time=over)
+        potentials = potential_overlaps(found.topology, standing.overlaps, failures, unclean=unclean, out_of_time=over)
     return make_report(standing, found.name, thresholds, seen, potentials, most_pairs)
 
 

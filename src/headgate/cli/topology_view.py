@@ -62,7 +62,9 @@ def _print_pairs(console: Console, pairs: Sequence[Overlap]) -> None:
 
 def print_simulation(console: Console, simulation: Simulation) -> None:
     console.print("\n[bold]If nodes failed, worst first[/]")
-    table = _table("failed", "offline", "no acks=all", "newly uneven", "busiest", "its share", "with node", "overlap")
+    table = _table(
+        "failed", "offline", "no acks=all", "newly uneven", "busiest", "its share", "with node", "SQF", "overlap"
+    )
     for c in simulation.consequences[:_MOST_SCENARIOS]:
         table.add_row(*_consequence(c))
     console.print(table)
@@ -74,7 +76,8 @@ def print_simulation(console: Console, simulation: Simulation) -> None:
 def _consequence(c: Consequence) -> Iterable[str]:
     counts = (str(len(c.new.get(lint, ()))) for lint in (Lint.OFFLINE, Lint.UNWRITABLE, Lint.UNEVEN))
     busiest = (f"node {c.default.busiest}", f"{c.default.skew:.2f}") if c.default else ("–", "–")
-    return (joined(c.failed), *counts, *busiest, f"{c.node.skew:.2f}" if c.node else "–", "yes" if c.partial else "no")
+    shares = (f"{pressure.skew:.2f}" if pressure else "–" for pressure in (c.node, c.shared_sqf))
+    return (joined(c.failed), *counts, *busiest, *shares, "yes" if c.partial else "no")
 
 
 def print_recoveries(console: Console, recoveries: Iterable[Recovery]) -> None:

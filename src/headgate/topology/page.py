@@ -125,6 +125,7 @@ def _failures(report: Report) -> Iterator[str]:
             "busiest",
             "its share",
             "with node",
+            "with shared SQF",
             "overlap",
         ),
         (_failure(c) for c in report.simulation.consequences[:MOST_SCENARIOS]),
@@ -138,7 +139,8 @@ def _failures(report: Report) -> Iterator[str]:
 def _failure(c: Consequence) -> Iterable[str]:
     counts = (str(len(c.new.get(lint, ()))) for lint in (Lint.OFFLINE, Lint.UNWRITABLE, Lint.UNEVEN))
     busiest = (f"node {c.default.busiest}", f"{c.default.skew:.2f}") if c.default else ("–", "–")
-    return (joined(c.failed), *counts, *busiest, f"{c.node.skew:.2f}" if c.node else "–", "yes" if c.partial else "no")
+    shares = (f"{pressure.skew:.2f}" if pressure else "–" for pressure in (c.node, c.shared_sqf))
+    return (joined(c.failed), *counts, *busiest, *shares, "yes" if c.partial else "no")
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
