@@ -257,7 +257,10 @@ def test_a_reassignment_that_does_not_fit_is_refused(tmp_path: Path, plan: Any, 
         (("report", "--brokers", "nowhere"), 2, "'nowhere' is no address"),
         (("report", "--from", "missing.json"), 2, "cannot read missing.json"),
         (("cancel",), 2, "say which cluster"),
-        (("watch", "--brokers", "a:1", "--output", "html"), 2, "report -o html"),
+        (("watch", "--brokers", "a:1", "--output", "html"), 2, "both: -o html and --output-file FILE"),
+        (("watch", "--brokers", "a:1", "--output-file", "x.html"), 2, "both: -o html and --output-file FILE"),
+        (("watch", "--from", "missing.json"), 2, "cannot read missing.json"),
+        (("watch", "--from", "missing.json", "--brokers", "a:1"), 2, "missing.json is a file: leave out --brokers"),
     ],
 )
 def test_a_command_that_lacks_something_says_what(words: tuple[str, ...], code: int, complaint: str) -> None:
@@ -269,6 +272,28 @@ def test_a_file_cannot_be_applied_to(tmp_path: Path) -> None:
     code, said = headgate("advise", "--from", written(tmp_path, as_document(cluster(UNEVEN))), "--apply", "--yes")
     assert code == 2
     assert "--apply needs a live cluster" in said
+
+
+def test_advice_is_a_page_too(tmp_path: Path) -> None:
+    """Two of UNEVEN's three leaders on node 1, none on node 2: partition 0's replicas swap, and each leads one."""
+    code, html = headgate("advise", "--from", written(tmp_path, as_document(cluster(UNEVEN))), "--output", "html")
+    assert code == 0
+    assert "<h2>leaders (best): other replicas lead; nothing is copied</h2>" in html
+    assert "<tr><td class=name>node 1</td><td>0.6667</td><td>0.3333</td></tr>" in html
+    assert "<tr><td class=name>node 2</td><td>0</td><td>0.3333</td></tr>" in html
+    assert "<tr><td class=name>A-0</td><td>1, 2</td><td>2, 1</td></tr>" in html
+    assert html.startswith("<!doctype html>")
+    assert html.endswith("</body></html>\n")
+    even = written(tmp_path, as_document(cluster(EVEN)), "even.json")
+    assert "Nothing to gain" in headgate("advise", "--from", even, "--output", "html")[1]
+
+
+def test_a_file_is_watched_and_drawn_as_a_page(tmp_path: Path) -> None:
+    file, drawn = written(tmp_path, as_document(cluster(UNEVEN))), tmp_path / "page.html"
+    words = ("--output", "html", "--output-file", str(drawn))
+    code, said = headgate("watch", "--from", file, "--times", "2", "--interval", "1ms", *words)
+    assert (code, said.count("3 nodes, 1 topics, 3 partitions")) == (0, 1)
+    assert "1 online node leading nothing: 2" in drawn.read_text()
 
 
 def test_an_unknown_plan_names_the_known_ones(tmp_path: Path) -> None:

@@ -2,14 +2,16 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from headgate.cli.topology_watch import Change, Traffic, _say, followed
+from headgate.cli.topology_watch import Change, Look, Traffic, _say, followed, looking, watching
 from headgate.kafka.topology import with_rates
 from headgate.topology.checks import findings_of
 from headgate.topology.cluster import Topology
+from headgate.topology.document import as_document
 from headgate.topology.history import History
 from headgate.topology.standing import Standing
 from tests.topologies import cluster
@@ -84,3 +86,21 @@ def test_overlaps_that_cannot_be_followed_are_counted(capsys: pytest.CaptureFixt
     assert "overlap at least 1 more pairs overlap than can be followed" in capsys.readouterr().out
     _say(Console(), True, "changed", change)
     assert json.loads(capsys.readouterr().out)["overlapping_pairs_forgotten"] == 1
+
+
+def test_a_file_that_changes_while_it_is_watched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Good, half-written, good again with other leaders: three lines, and the second is no reason to end."""
+    file, drawn = tmp_path / "cluster.json", tmp_path / "page.html"
+    texts = iter([json.dumps(as_document(APART)), "{", "{", json.dumps(as_document(TOGETHER))])
+    with looking(str(file), None, None, internal=False) as look:
+
+        def edited() -> Topology:
+            file.write_text(next(texts))
+            return look.now()
+
+        watching(Look(look.source, edited), 0.0, 4, None, as_json=True, page_file=drawn)
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["event"], line["epoch"]) for line in said] == [("changed", 0), ("unreachable", None), ("changed", 1)]
+    assert "is not JSON" in said[1]["what"]
+    assert [overlap["shared_nodes"] for overlap in said[2]["overlaps"]] == [[2]]
+    assert "node 2: {A} and {B}" in drawn.read_text()

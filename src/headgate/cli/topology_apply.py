@@ -34,13 +34,6 @@ def chosen_plan(made: advising.Advice, name: str | None) -> advising.Plan:
     return plan
 
 
-def write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text)
-    except OSError as error:
-        raise ConfigError(f"cannot write {file}: {error.strerror}") from error
-
-
 def _base(topology: Topology, plan: advising.Plan) -> dict[TopicPartition, tuple[int, ...]]:
     """The replicas that a plan found and means to change."""
     return {

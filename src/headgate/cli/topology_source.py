@@ -156,3 +156,10 @@ def read_text(file: Path) -> str:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file} is not a text file: {error.reason} at byte {error.start}") from error
+
+
+def write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text)
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror}") from error
