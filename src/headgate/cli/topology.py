@@ -46,7 +46,7 @@ from headgate.topology.page import page
 from headgate.topology.potential import potential_overlaps
 from headgate.topology.report import Report, as_json, make_report
 from headgate.topology.safety import refuse_moving
-from headgate.topology.simulate import MOST_SCENARIOS, spares_of
+from headgate.topology.simulate import MOST_FAILURES, MOST_SCENARIOS, spares_of
 from headgate.topology.simulate import Failures as Trials
 from headgate.topology.simulate import simulate as simulated
 from headgate.topology.standing import Standing
@@ -86,7 +86,7 @@ class FailOn(StrEnum):
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="For people, for programs, or as a page.")]
 FailOnOption = Annotated[FailOn, typer.Option(help="Exit with code 1 if a finding is at least this bad.")]
-Failures = Annotated[int, typer.Option(help="Simulate failures of up to this many nodes.", min=0, max=5)]
+Failures = Annotated[int, typer.Option(help="Simulate failures of up to this many nodes.", min=0, max=MOST_FAILURES)]
 Scenarios = Annotated[int, typer.Option(help="At most so many failures; beyond that a sample.", min=1)]
 TimeLimit = Annotated[float, typer.Option(help="At most so long for failures (30s).", parser=positive_s)]
 Unclean = Annotated[bool, typer.Option("--unclean", help="Replicas that are behind may lead (and lose records).")]

@@ -11,7 +11,7 @@ from headgate.topology.lints import Lint
 from headgate.topology.load import SQF_SWEEPS, shared_sqf_load
 from headgate.topology.potential import Potential, Potentials
 from headgate.topology.round_robin import Precondition, preconditions
-from headgate.topology.simulate import Consequence, Simulation
+from headgate.topology.simulate import MOST_FAILURES, Consequence, Simulation
 from headgate.topology.standing import Standing
 
 MOST_SHARED, MOST_GROUPS = 100, 20
@@ -194,7 +194,9 @@ def _beyond(potentials: Potentials) -> Iterator[Finding]:
             "shared-replicas",
             f"{counted(len(beyond), 'pair')} of groups share replicas, and no leader after {tried}: more might do it",
             listed(f"{p.first.short()} and {p.second.short()}: node {joined(p.shared_replicas)}" for p in beyond),
-            f"Look further with --failures {potentials.most_failures + 1}.",
+            f"Look further with --failures {potentials.most_failures + 1}."
+            if potentials.most_failures < MOST_FAILURES
+            else "Keep the replicas of such groups on separate nodes to be sure.",
         )
 
 

@@ -14,6 +14,8 @@ from headgate.topology.masks import Spread
 from headgate.topology.standing import Standing, TopicStanding
 
 MOST_SCENARIOS = 2_000
+MOST_FAILURES = 5
+"""Nodes that may fail at once."""
 MOST_BALANCED = 10
 """Worst failures for which shared SQF is computed."""
 
