@@ -5,6 +5,7 @@
     ├── ConfigError             the pipeline cannot be used as it is written
     │   └── PipelineFileError   ... with file, line and field of each problem (config.problems)
     ├── KafkaUnavailable        the brokers did not answer in time
+    │   └── LeftUnderWay        ... while partitions are moved, which goes on (kafka.reassign)
     ├── NotAMessage             a record on an internal topic that nobody of us wrote; readers go on (kafka.codec)
     ├── LakeError               the catalog or the warehouse refused
     │   └── CommitConflict      someone else committed first; reload the ledger and look again

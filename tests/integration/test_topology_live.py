@@ -1,6 +1,9 @@
 """The topology doctor on a real cluster of three: it reads, moves, takes back, refuses, and sees a broker die."""
 
 import json
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,12 +15,16 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, New
 from typer.testing import CliRunner
 
 from headgate.cli.main import app
+from headgate.config.clients import librdkafka_settings
+from headgate.config.loader import load_pipeline
 from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.kafka.reassign import Reassigner
+from headgate.kafka.internal_topics import Topics, ensure_topics
+from headgate.kafka.monitor import build_monitor
+from headgate.kafka.reassign import LeftUnderWay, Reassigner
 from headgate.kafka.topology import ClusterReader, measured_records_per_s
 from headgate.model import TopicPartition
-from headgate.topology.cluster import Topology
+from headgate.topology.cluster import Move, Topology
 from headgate.topology.reassignment import Reassignment
 from tests.eventually import eventually
 
@@ -57,8 +64,18 @@ def delete(admin: AdminClient, name: str) -> None:
     eventually(lambda: all(t.name != name for t in ClusterReader(admin).read().topics), f"{name} is gone")
 
 
+def fill(kafka: EmbeddedKafka, name: str) -> None:
+    """Forty megabytes."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
+    for _ in range(400):
+        producer.produce(name, b"x" * 100_000)
+    assert producer.flush(30) == 0
+
+
 def headgate(*words: str) -> tuple[int, str]:
     ended = CliRunner().invoke(app, ["topology", *words])
+    if isinstance(ended.exception, ConfigError):
+        raise ended.exception
     assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
     return ended.exit_code, ended.output
 
@@ -98,13 +115,10 @@ def test_uneven_leaders_are_found_and_moved(kafka: EmbeddedKafka, admin: AdminCl
 
 
 def test_a_move_under_way_is_throttled_watched_refused_a_second_time_and_taken_back(
-    kafka: EmbeddedKafka, admin: AdminClient, mover: Reassigner
+    kafka: EmbeddedKafka, admin: AdminClient, mover: Reassigner, tmp_path: Path
 ) -> None:
     create(admin, "heavy", [[1, 2]])
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
-    for _ in range(400):
-        producer.produce("heavy", b"x" * 100_000)
-    assert producer.flush(30) == 0
+    fill(kafka, "heavy")
     before = ClusterReader(admin).read()
     change = Reassignment({TopicPartition("heavy", 0): (3, 1)})
     cancel, began, outcome = threading.Event(), threading.Event(), list[bool]()
@@ -120,6 +134,16 @@ def test_a_move_under_way_is_throttled_watched_refused_a_second_time_and_taken_b
     with pytest.raises(ConfigError, match="another reassignment is under way"):
         other.apply(before, change, None, lambda _: None)
     assert throttles(admin)
+    assert other.moves() == (Move(TopicPartition("heavy", 0), (1, 2), (3, 1)),)
+    _, said = headgate("report", "--brokers", kafka.bootstrap, "--output", "json")
+    (found,) = (f for f in json.loads(said)["findings"] if f["kind"] == "moving")
+    assert found["evidence"] == ["heavy-0: from node 1, 2 to 3, 1"]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(Reassignment({TopicPartition("heavy", 0): (2, 1, 3)}).as_document()))
+    saved = tmp_path / "saved.json"
+    with pytest.raises(ConfigError, match=r"neither written nor applied:\n  heavy-0: from node 1, 2 to 3, 1"):
+        headgate("advise", "--brokers", kafka.bootstrap, "--change", str(plan), "--save", str(saved))
+    assert not saved.exists()
     cancel.set()
     moving.join(60)
     assert outcome == [False]
@@ -130,6 +154,56 @@ def test_a_move_under_way_is_throttled_watched_refused_a_second_time_and_taken_b
     eventually(lambda: leaders(admin, "heavy") == [3], "the new first replica leads")
     assert throttles(admin) == []
     other.close()
+    delete(admin, "heavy")
+
+
+class Deaf(Reassigner):
+    """Nobody hears it taking anything back."""
+
+    def cancel(self, partitions: object, deadline_s: float = 0) -> int:
+        raise KafkaUnavailable("no broker answered")
+
+
+def test_a_move_that_fails_half_way_is_taken_back_or_stays_throttled(
+    kafka: EmbeddedKafka, admin: AdminClient, mover: Reassigner, tmp_path: Path
+) -> None:
+    """As on an error of the brokers while it is watched, and on Ctrl-C."""
+    create(admin, "heavy", [[1, 2]])
+    fill(kafka, "heavy")
+    before, at = ClusterReader(admin).read(), TopicPartition("heavy", 0)
+    change = Reassignment({at: (3, 1)})
+
+    def lost(_: object) -> None:
+        raise KafkaUnavailable("no answer for two minutes")
+
+    deaf = Deaf(admin, {"bootstrap_servers": kafka.bootstrap.split(",")})
+    with pytest.raises(LeftUnderWay, match=r"still being moved.*headgate topology cancel"):
+        deaf.apply(before, change, 1_000, lost)
+    deaf.close()
+    assert (mover.under_way(), bool(throttles(admin))) == ({at}, True)
+    code, said = headgate("cancel", "--brokers", kafka.bootstrap)
+    assert (code, said) == (0, "1 reassignments taken back, throttles removed\n")
+    assert (mover.under_way(), throttles(admin)) == (frozenset(), [])
+
+    with pytest.raises(KafkaUnavailable, match="no answer for two minutes"):
+        mover.apply(before, change, 1_000, lost)
+    assert (mover.under_way(), throttles(admin)) == (frozenset(), [])
+
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(change.as_document()))
+    words = ["topology", "advise", "--brokers", kafka.bootstrap, "--change", str(plan), "--apply", "--yes"]
+    with (tmp_path / "said.txt").open("w") as said_by:
+        command = subprocess.Popen(
+            [sys.executable, "-m", "headgate.cli.main", *words, "--throttle", "1 kB"], stdout=said_by, stderr=said_by
+        )
+        try:
+            eventually(lambda: mover.under_way() == {at}, "the command has begun")
+            command.send_signal(signal.SIGINT)
+            assert command.wait(60) == 130
+        finally:
+            command.kill()
+    assert "cancelled: partitions not yet moved are as they were" in (tmp_path / "said.txt").read_text()
+    assert (mover.under_way(), throttles(admin)) == (frozenset(), [])
     delete(admin, "heavy")
 
 
@@ -147,6 +221,40 @@ def test_traffic_is_measured_from_offsets(kafka: EmbeddedKafka, admin: AdminClie
     rates = measured_records_per_s(admin, topology, 0.0, write_meanwhile)
     assert rates["busy"] >= 100 / (time.monotonic() - began)
     delete(admin, "busy")
+
+
+def test_a_pipelines_rates_are_taken_and_topics_outside_it_are_named(
+    kafka: EmbeddedKafka, admin: AdminClient, tmp_path: Path
+) -> None:
+    """Records of `inside` as its monitor measured them; nobody measured `outside`."""
+    create(admin, "inside", [[1, 2], [2, 3], [3, 1]])
+    create(admin, "outside", [[1, 2]])
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(
+        f"name: doctor\nkafka: {{brokers: '{kafka.bootstrap}'}}\ntopics: [inside]\n"
+        "tables: [{name: lake.records, topics: [inside]}]\n"
+        "monitor: {poll_s: 100 ms, window_s: 10 s, min_span_s: 100 ms}\n"
+    )
+    pipeline = load_pipeline(file)
+    settings = librdkafka_settings(pipeline)
+    ensure_topics(admin, Topics(pipeline.name), replication=1, consumers=1)
+    monitor = build_monitor(pipeline, settings)
+    monitor.step()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
+    for n in range(99):
+        producer.produce("inside", b"x" * 50, partition=n % 3)
+    assert producer.flush(30) == 0
+    published = eventually(lambda: [r for r in monitor.step().rates if r.bytes_per_s > 0], "the monitor sees traffic")
+    monitor.close()
+    code, said = headgate("report", "--pipeline", str(file), "--output", "json")
+    report = json.loads(said)
+    assert (code, report["unmeasured"]) == (1, ["outside"])
+    assert report["verdict"].startswith("WARNING: 1 topic without a measured rate")
+    assert sum(row["default_load"] for row in report["rows"]) == pytest.approx(sum(r.bytes_per_s for r in published))
+    code, said = headgate("watch", "--pipeline", str(file), "--times", "1", "--output", "json")
+    assert "unmeasured" in [finding["kind"] for finding in json.loads(said)["new"]]
+    delete(admin, "inside")
+    delete(admin, "outside")
 
 
 def test_a_dead_broker_is_named_and_nothing_is_moved_onto_it(
@@ -188,10 +296,7 @@ def test_a_broker_that_dies_during_a_move_leaves_no_throttle_on_the_others(
     reader = ClusterReader(admin)
     eventually(lambda: reader.read().online == {1, 2, 3}, "broker 2 is back")
     create(admin, "heavy", [[1, 2]])
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
-    for _ in range(400):
-        producer.produce("heavy", b"x" * 100_000)
-    assert producer.flush(30) == 0
+    fill(kafka, "heavy")
     began, cancel = threading.Event(), threading.Event()
 
     def told(progress: object) -> None:

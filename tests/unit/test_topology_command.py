@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from headgate.cli.main import app
 from headgate.errors import HeadgateError
+from headgate.kafka.topology import with_rates
 from headgate.topology.document import as_document, read_topology
 from headgate.topology.failures import failed
 from tests.topologies import cluster
@@ -83,6 +84,24 @@ def test_equal_rates_are_known_if_they_were_given(tmp_path: Path) -> None:
     assert again["rate"] == 1.0
 
 
+def test_a_rate_that_nobody_measured_is_null_in_the_file(tmp_path: Path) -> None:
+    """Left out it would be 1, next to nothing beside the bytes of the others."""
+    measured = with_rates(cluster(EVEN | {"B": [[1, 2]]}), {"A": 1e6})
+    document = as_document(measured)
+    assert [topic["rate"] for topic in document["topics"]] == [1e6, None]
+    file = written(tmp_path, document)
+    again = read_topology(Path(file).read_text(), file)
+    assert (again, again.unmeasured, again.rates_known) == (measured, {"B"}, True)
+    code, said = headgate("report", "--from", file)
+    assert code == 1
+    assert said.startswith("WARNING: 1 topic without a measured rate")
+    # Where no rate is known at all, all count alike.
+    document["topics"][0]["rate"] = None
+    nobody = written(tmp_path, document, "nobody.json")
+    assert [topic.rate for topic in read_topology(Path(nobody).read_text(), nobody).topics] == [1.0, 1.0]
+    assert "no traffic is known" in headgate("report", "--from", nobody)[1]
+
+
 def test_advice_is_saved_as_a_file_that_report_accepts(tmp_path: Path) -> None:
     file, plan = written(tmp_path, as_document(cluster(UNEVEN))), str(tmp_path / "plan.json")
     code, _ = headgate("advise", "--from", file, "--save", plan)
@@ -139,6 +158,10 @@ def with_partition(**changed: Any) -> dict[str, Any]:
     return {"nodes": [NODE, {"id": 2}], "topics": [{"name": "A", "partitions": [PARTITION | changed]}]}
 
 
+def with_topic(name: str) -> dict[str, Any]:
+    return {"nodes": [NODE], "topics": [{"name": name, "partitions": [PARTITION]}]}
+
+
 @pytest.mark.parametrize(
     ("document", "complaint"),
     [
@@ -152,6 +175,12 @@ def with_partition(**changed: Any) -> dict[str, Any]:
         ({"nodes": [{"id": 1, "capacity": 0}], "topics": []}, "capacity must be above 0"),
         ({"nodes": [{"id": 1, "size": 4}], "topics": []}, "nodes[0]: unknown size"),
         ({"nodes": [NODE], "topics": [{"name": "A", "partitions": []}]}, "topic A has no partitions"),
+        (with_topic(name="\ud800"), r"holds half a character, '\ud800'"),
+        ({"nodes": [NODE | {"rack": "\udfff"}], "topics": []}, r"holds half a character, '\udfff'"),
+        (with_topic(name="<b>"), "topic [<b>]: names have 1 to 249"),
+        (with_topic(name=""), "topic []: names have 1 to 249"),
+        (with_topic(name=".."), "topic [..]: names have 1 to 249"),
+        (with_topic(name="a" * 250), "names have 1 to 249"),
         (with_partition(leader=2), "A-0: leader 2 is none of its replicas [1]"),
         (with_partition(replicas=[1, 1]), "A-0: a node may hold one replica only"),
         (with_partition(replicas=[1, 7]), "A-0: replicas on unknown nodes [7]"),
@@ -187,6 +216,13 @@ def test_a_file_that_describes_no_cluster_is_refused_by_name(tmp_path: Path, doc
     assert complaint in said
 
 
+def test_a_character_in_two_escaped_halves_is_a_text_like_any_other(tmp_path: Path) -> None:
+    document = with_topic(name="a" * 249) | {"nodes": [NODE | {"rack": "\N{BEER MUG}"}]}
+    file = written(tmp_path, document)
+    assert "\\ud83c\\udf7a" in Path(file).read_text()
+    assert read_topology(Path(file).read_text(), file).racks == {1: "\N{BEER MUG}"}
+
+
 def test_a_leader_that_is_offline_is_refused(tmp_path: Path) -> None:
     document = with_partition() | {"nodes": [{"id": 1, "online": False}, {"id": 2}]}
     assert "leader 1 is offline" in headgate("report", "--from", written(tmp_path, document))[1]
@@ -197,6 +233,9 @@ def test_a_leader_that_is_offline_is_refused(tmp_path: Path) -> None:
     [
         ("nonsense", "is not JSON"),
         ({"version": 2, "partitions": []}, "version 2 is unknown"),
+        ({"version": True, "partitions": []}, "version True is unknown"),
+        ({"partitions": [{"topic": "A", "partition": True, "replicas": [1, 2]}]}, "partitions[0] needs topic"),
+        ({"partitions": [{"topic": "A", "partition": 0, "replicas": [True, 2]}]}, "partitions[0] needs topic"),
         ({"topics": []}, "is not a reassignment file"),
         ({"partitions": [{"topic": "A", "partition": 0}]}, "partitions[0] needs topic"),
         ({"partitions": [{"topic": "B", "partition": 0, "replicas": [1]}]}, "B-0: no such partition"),
@@ -218,7 +257,10 @@ def test_a_reassignment_that_does_not_fit_is_refused(tmp_path: Path, plan: Any, 
         (("report", "--brokers", "nowhere"), 2, "'nowhere' is no address"),
         (("report", "--from", "missing.json"), 2, "cannot read missing.json"),
         (("cancel",), 2, "say which cluster"),
-        (("watch", "--brokers", "a:1", "--output", "html"), 2, "report -o html"),
+        (("watch", "--brokers", "a:1", "--output", "html"), 2, "both: -o html and --output-file FILE"),
+        (("watch", "--brokers", "a:1", "--output-file", "x.html"), 2, "both: -o html and --output-file FILE"),
+        (("watch", "--from", "missing.json"), 2, "cannot read missing.json"),
+        (("watch", "--from", "missing.json", "--brokers", "a:1"), 2, "missing.json is a file: leave out --brokers"),
     ],
 )
 def test_a_command_that_lacks_something_says_what(words: tuple[str, ...], code: int, complaint: str) -> None:
@@ -230,6 +272,28 @@ def test_a_file_cannot_be_applied_to(tmp_path: Path) -> None:
     code, said = headgate("advise", "--from", written(tmp_path, as_document(cluster(UNEVEN))), "--apply", "--yes")
     assert code == 2
     assert "--apply needs a live cluster" in said
+
+
+def test_advice_is_a_page_too(tmp_path: Path) -> None:
+    """Two of UNEVEN's three leaders on node 1, none on node 2: partition 0's replicas swap, and each leads one."""
+    code, html = headgate("advise", "--from", written(tmp_path, as_document(cluster(UNEVEN))), "--output", "html")
+    assert code == 0
+    assert "<h2>leaders (best): other replicas lead; nothing is copied</h2>" in html
+    assert "<tr><td class=name>node 1</td><td>0.6667</td><td>0.3333</td></tr>" in html
+    assert "<tr><td class=name>node 2</td><td>0</td><td>0.3333</td></tr>" in html
+    assert "<tr><td class=name>A-0</td><td>1, 2</td><td>2, 1</td></tr>" in html
+    assert html.startswith("<!doctype html>")
+    assert html.endswith("</body></html>\n")
+    even = written(tmp_path, as_document(cluster(EVEN)), "even.json")
+    assert "Nothing to gain" in headgate("advise", "--from", even, "--output", "html")[1]
+
+
+def test_a_file_is_watched_and_drawn_as_a_page(tmp_path: Path) -> None:
+    file, drawn = written(tmp_path, as_document(cluster(UNEVEN))), tmp_path / "page.html"
+    words = ("--output", "html", "--output-file", str(drawn))
+    code, said = headgate("watch", "--from", file, "--times", "2", "--interval", "1ms", *words)
+    assert (code, said.count("3 nodes, 1 topics, 3 partitions")) == (0, 1)
+    assert "1 online node leading nothing: 2" in drawn.read_text()
 
 
 def test_an_unknown_plan_names_the_known_ones(tmp_path: Path) -> None:

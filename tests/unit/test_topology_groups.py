@@ -134,10 +134,43 @@ def test_history_remembers_when_each_pair_was_seen_first_and_last() -> None:
     (seen,) = history.pairs
     assert (seen.first_epoch, seen.last_epoch) == (4, 7)
     assert (set(seen.overlap.first.nodes), set(seen.overlap.second.nodes)) == ({1, 2}, {2, 3})
-    assert history.forgotten == 0
 
 
 def test_history_says_how_many_pairs_it_had_no_room_for() -> None:
     history = History(most_pairs=10)
-    history.note(1, Overlaps.of(worst_cases.maximum_overlap(3)))
-    assert (len(history.pairs), history.forgotten) == (10, 5)
+    news = history.note(1, Overlaps.of(worst_cases.maximum_overlap(3)))
+    assert (len(history.pairs), news.forgotten) == (10, 5)
+
+
+def pairs_of(*sets: tuple[int, int]) -> Overlaps:
+    """Topics on two nodes each: those that share one overlap."""
+    return Overlaps.of(cluster({f"t{n}": [[a], [b]] for n, (a, b) in enumerate(sets)}, nodes=9))
+
+
+def test_a_full_history_makes_room_for_a_new_overlap_and_forgets_what_is_longest_over() -> None:
+    """B-11: room for two; the third pair takes the place of the first, which was over before the second."""
+    history = History(most_pairs=2)
+    for epoch, sets in enumerate([((1, 2), (2, 3)), ((3, 4), (4, 5)), ((5, 6), (6, 7))]):
+        news = history.note(epoch, pairs_of(*sets))
+        assert [(set(s.overlap.shared), s.first_epoch) for s in news.begun] == [({sets[0][1]}, epoch)]
+        assert [set(s.overlap.shared) for s in news.over] == ([{2 * epoch}] if epoch else [])
+        assert news.forgotten == 0
+    assert [set(seen.overlap.shared) for seen in history.pairs] == [{4}, {6}]
+
+
+def test_a_known_overlap_is_not_called_over_because_many_others_came_before_it() -> None:
+    """Room for one, two are looked at; the known pair is the last of four."""
+    history = History(most_pairs=1)
+    history.note(0, pairs_of((7, 8), (8, 9)))
+    news = history.note(1, pairs_of((1, 2), (2, 3), (3, 4), (4, 5), (7, 8), (8, 9)))
+    assert (news.begun, news.over) == ((), ())
+    assert news.forgotten == 2
+    (seen,) = history.pairs
+    assert (set(seen.overlap.shared), seen.first_epoch, seen.last_epoch) == ({8}, 0, 1)
+
+
+def test_a_pair_is_over_when_one_of_its_nodes_is_not_there_any_more() -> None:
+    history = History()
+    history.note(0, pairs_of((1, 2), (2, 9)))
+    (over,) = history.note(1, Overlaps.of(cluster({"t0": [[1], [2]], "t1": [[2]]}, nodes=2))).over
+    assert set(over.overlap.second.nodes) == {2, 9}

@@ -1,14 +1,16 @@
 """What the report finds, and what it says about failures, spares and planned changes."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from headgate.errors import ConfigError
+from headgate.kafka.topology import with_rates
 from headgate.model import TopicPartition
 from headgate.topology.advice import advise, judged
 from headgate.topology.checks import Thresholds, findings_of
-from headgate.topology.cluster import ConsumerGroup, Node, Partition, Topic, Topology
+from headgate.topology.cluster import ConsumerGroup, Move, Node, Partition, Topic, Topology
 from headgate.topology.failures import failed, recovered, replaced, returned
 from headgate.topology.findings import Severity
 from headgate.topology.groups import Group
@@ -19,7 +21,7 @@ from headgate.topology.potential import potential_overlaps
 from headgate.topology.reassignment import Reassignment, difference, read_reassignment, reassigned
 from headgate.topology.report import make_report
 from headgate.topology.round_robin import preconditions
-from headgate.topology.safety import objections
+from headgate.topology.safety import objections, refuse_moving
 from headgate.topology.simulate import Failures, simulate, spares_of
 from headgate.topology.standing import Standing
 from tests.topologies import cluster, topic
@@ -50,6 +52,30 @@ def test_four_partitions_on_three_nodes_are_uneven_though_nothing_overlaps() -> 
 def test_a_node_that_leads_nothing_is_seen() -> None:
     """B-16: averages over nodes that lead would hide it."""
     assert "idle-node" in kinds(cluster({"A": [[1, 2], [2, 1]]}))
+
+
+def test_a_cluster_with_topics_that_nobody_measured_is_not_called_healthy() -> None:
+    """`orders` is even; `clicks`, on node 1 alone, may carry ten times as much for all anybody knows."""
+    rows = {"orders": EVEN["A"], "clicks": [[1, 2]]}
+    measured = with_rates(cluster(rows), {"orders": 1e6})
+    report = make_report(Standing(measured), "here")
+    assert report.verdict.startswith("WARNING: 1 topic without a measured rate")
+    (finding,) = (f for f in report.findings if f.kind == "unmeasured")
+    assert finding.evidence == ("clicks: led by node 1",)
+    assert report.unmeasured == ("clicks",)
+    balanced = next(c for c in report.preconditions if "by traffic" in c.what)
+    assert (balanced.holds, balanced.evidence) == (None, "nobody measured 1 topic")
+    assert any("Nobody measured 1 topic" in word for word in advise(Standing(measured)).words)
+    # Of orders node 1 has a third of 1e6, of clicks all of 1e7: 31/33 of the traffic of three nodes is 2.82 shares.
+    known = make_report(Standing(with_rates(cluster(rows), {"orders": 1e6, "clicks": 1e7})), "here")
+    assert known.verdict.startswith("WARNING: node 1 carries 2.82 times its fair share of the traffic;")
+    assert known.unmeasured == ()
+
+
+def test_an_overload_among_measured_topics_is_said_to_be_one_of_what_was_measured() -> None:
+    measured = with_rates(cluster({"A": [[1, 2]], "B": EVEN["B"]}), {"A": 5.0})
+    whats = {finding.kind: finding.what for finding in findings_of(Standing(measured))}
+    assert whats["overloaded-node"] == "node 1 carries 3.00 times its fair share of the traffic that was measured"
 
 
 def test_lints_of_single_topics() -> None:
@@ -173,6 +199,11 @@ def test_failures_are_ranked_and_compared_with_the_healthy_cluster() -> None:
     # Rates are 1 each: node 1 carries 1/3 + 1, node 3 carries 2/3; a fair share of 2 is 1.
     assert without_2.default.busiest == 1
     assert without_2.default.skew == pytest.approx(4 / 3)
+    # Balanced over nodes, A gives each a half and node 1 carries 1.5; one SQF for all sends A to node 3 alone.
+    assert without_2.node is not None
+    assert without_2.node.skew == pytest.approx(1.5)
+    assert without_2.shared_sqf is not None
+    assert without_2.shared_sqf.skew == pytest.approx(1.0)
 
 
 def test_groups_apart_by_leaders_may_meet_after_a_failure() -> None:
@@ -203,8 +234,21 @@ def test_a_chain_of_failures_may_be_needed() -> None:
     topology = cluster({"A": [[1, 2, 4], [5, 6]], "B": [[4, 3], [3, 4]]}, nodes=6)
     (found,) = potential_overlaps(topology, Overlaps.of(topology), most_failures=2).found
     assert found.witness == (1, 2)
-    (unreached,) = potential_overlaps(topology, Overlaps.of(topology), most_failures=1).found
-    assert unreached.witness is None
+    few = potential_overlaps(topology, Overlaps.of(topology), most_failures=1)
+    assert [unreached.witness for unreached in few.found] == [None]
+    # Whoever tries one failure only is told that there is more to see.
+    (finding,) = make_report(Standing(cluster(EVEN)), "here", potentials=few).findings
+    assert finding.what == "1 pair of groups share replicas, and no leader after 1 failure: more might do it"
+    assert (finding.evidence, finding.do) == (("{A} and {B}: node 4",), "Look further with --failures 2.")
+
+
+def test_a_replica_that_is_behind_makes_groups_meet_only_if_it_may_lead() -> None:
+    """Node 3 is behind on A-0: it leads when nodes 1 and 2 are gone, and only after an unclean election."""
+    behind = Topic("A", (Partition(0, 1, (1, 2, 3), (1, 2)), Partition(1, 5, (5,), (5,))))
+    topology = Topology.of(map(Node, (1, 2, 3, 4, 5)), [behind, topic("B", [[3], [4]])])
+    for unclean, witness in ((False, None), (True, (1, 2))):
+        (found,) = potential_overlaps(topology, Overlaps.of(topology), most_failures=2, unclean=unclean).found
+        assert found.witness == witness
 
 
 def test_a_node_that_is_back_leads_nothing_until_leaders_go_home() -> None:
@@ -299,6 +343,39 @@ def test_a_change_that_endangers_records_is_refused() -> None:
     assert any("bring its replicas back first" in o for o in objections(lagging, Reassignment({at: (1, 3)})))
 
 
+def test_partitions_that_are_being_moved_are_found_and_no_plan_touches_them() -> None:
+    """A-0 on its way from nodes 1, 2 to 3, 4: Kafka's metadata has all four, and a plan would keep them."""
+    at = TopicPartition("A", 0)
+    half = Partition(0, 1, (3, 4, 1, 2), (1, 2))
+    topology = Topology.of(map(Node, (1, 2, 3, 4)), [Topic("A", (half, Partition(1, 1, (1, 2), (1, 2))))])
+    moving = replace(topology, moves=(Move(at, (1, 2), (3, 4)),))
+    (finding,) = (f for f in findings_of(Standing(moving)) if f.kind == "moving")
+    assert finding.what.startswith("1 partition being moved")
+    assert finding.evidence == ("A-0: from node 1, 2 to 3, 4",)
+    assert any("being moved" in word for word in advise(Standing(moving)).words)
+    with pytest.raises(ConfigError, match=r"neither written nor applied:\n  A-0: from node 1, 2 to 3, 4"):
+        refuse_moving(moving, Reassignment({at: (4, 3, 2, 1)}))
+    refuse_moving(moving, Reassignment({TopicPartition("A", 1): (2, 1)}))
+    refuse_moving(topology, Reassignment({at: (4, 3, 2, 1)}))
+    unknown = replace(topology, moves=None)
+    assert kinds(unknown)["moves-unknown"] is Severity.note
+    with pytest.raises(ConfigError, match="did not say whether partitions are being moved"):
+        refuse_moving(unknown, Reassignment({at: (4, 3, 2, 1)}))
+
+
+def test_only_a_plan_for_that_and_ones_own_file_add_replicas() -> None:
+    change = Reassignment({TopicPartition("A", 0): (1, 2, 3)})
+    topology = cluster({"A": [[1, 2], [2]]})
+    assert objections(topology, change) == ["A-0: 1 replicas more than now, which this plan is not meant for"]
+    assert objections(topology, change, may_add_replicas=True) == []
+    (own,) = judged(Standing(topology), change, "mine.json").plans
+    advice = advise(Standing(topology))
+    replicate, spread = advice.named("replicate"), advice.named("spread")
+    assert replicate is not None
+    assert spread is not None
+    assert [plan.may_add_replicas for plan in (own, replicate, spread)] == [True, True, False]
+
+
 def test_a_change_that_gathers_replicas_in_one_rack_is_refused() -> None:
     racks = [Node(1, rack="a"), Node(2, rack="b"), Node(3, rack="a")]
     topology = Topology.of(racks, [topic("A", [[1, 2]])])
@@ -365,3 +442,17 @@ def test_the_page_shows_names_as_text_and_needs_nothing_from_elsewhere() -> None
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
     assert not any(word in html for word in ("http:", "https:", "src=", "@import", "url("))
+
+
+def test_the_page_frames_shared_nodes_and_ranks_failures() -> None:
+    """A on nodes 1 and 2, B on 2 and 3: node 2 is shared, and comes first with half of the traffic. Without node 3 a
+    part of B has no leader; without node 1 or 2 the other leads three of four partitions."""
+    standing = Standing(cluster({"A": [[1, 2], [2, 1]], "B": [[2, 1], [3]]}))
+    html = page(make_report(standing, "here", simulation=simulate(standing)), standing)
+    matrix = html.partition("Who leads what")[2].partition("</table>")[0]
+    assert re.findall(r"<th>(\d)</th>", matrix) == ["2", "1", "3"]
+    framed, plain, empty = ("shared", "1"), ("", "1"), ("", "")
+    cell = re.compile(r'<td(?: class="(shared)")?(?: style="[^"]*")?>(\d*)</td>')
+    assert [cell.findall(row) for row in matrix.split("<tr>")[2:]] == [[framed, plain, empty], [framed, empty, plain]]
+    failures = html.partition("If nodes failed, worst first")[2].partition("</table>")[0]
+    assert re.findall(r"<tr><td class=name>(\d)</td>", failures) == ["3", "1", "2"]

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from headgate.cli.logs import log_to
 from headgate.cli.quantities import positive_bytes, positive_s
-from headgate.cli.topology_apply import carry_out, chosen_plan, judged, write
+from headgate.cli.topology_apply import carry_out, chosen_plan, judged
 from headgate.cli.topology_source import (
     CLUSTER,
     Brokers,
@@ -25,6 +25,7 @@ from headgate.cli.topology_source import (
     Source,
     live_cluster,
     load_source,
+    write,
 )
 from headgate.cli.topology_view import (
     print_advice,
@@ -34,17 +35,18 @@ from headgate.cli.topology_view import (
     print_spares,
     print_verdict,
 )
-from headgate.cli.topology_watch import watching
+from headgate.cli.topology_watch import looking, watching
 from headgate.errors import ConfigError
-from headgate.kafka.reassign import Reassigner
 from headgate.topology import advice as advising
+from headgate.topology.advice_page import advice_page
 from headgate.topology.checks import USUAL, Thresholds
 from headgate.topology.document import as_document
 from headgate.topology.findings import Severity
 from headgate.topology.page import page
 from headgate.topology.potential import potential_overlaps
 from headgate.topology.report import Report, as_json, make_report
-from headgate.topology.simulate import MOST_SCENARIOS, spares_of
+from headgate.topology.safety import refuse_moving
+from headgate.topology.simulate import MOST_FAILURES, MOST_SCENARIOS, spares_of
 from headgate.topology.simulate import Failures as Trials
 from headgate.topology.simulate import simulate as simulated
 from headgate.topology.standing import Standing
@@ -84,7 +86,7 @@ class FailOn(StrEnum):
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="For people, for programs, or as a page.")]
 FailOnOption = Annotated[FailOn, typer.Option(help="Exit with code 1 if a finding is at least this bad.")]
-Failures = Annotated[int, typer.Option(help="Simulate failures of up to this many nodes.", min=0, max=5)]
+Failures = Annotated[int, typer.Option(help="Simulate failures of up to this many nodes.", min=0, max=MOST_FAILURES)]
 Scenarios = Annotated[int, typer.Option(help="At most so many failures; beyond that a sample.", min=1)]
 TimeLimit = Annotated[float, typer.Option(help="At most so long for failures (30s).", parser=positive_s)]
 Unclean = Annotated[bool, typer.Option("--unclean", help="Replicas that are behind may lead (and lose records).")]
@@ -192,7 +194,7 @@ def advise(
         Path | None,
         typer.Option(metavar="FILE", help="Judge (and with --apply carry out) this reassignment file instead."),
     ] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="table or json.")] = Output.table,
+    output: OutputOption = Output.table,
     plan: Annotated[str | None, typer.Option(help="Take this plan instead of the best one.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the plan as a Kafka reassignment file.")] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Carry the plan out on the live cluster.")] = False,
@@ -216,19 +218,20 @@ def advise(
     With --apply Kafka's own reassignment does it, throttled, and this command waits; Ctrl-C takes it back.
     """
     log_to(None)
-    if output is Output.html:
-        raise ConfigError("advise prints a table or json; `headgate topology report -o html` draws the page")
     found = load_source(source, brokers, pipeline, None, internal, measure)
     if apply and found.live is None:
         raise ConfigError(f"--apply needs a live cluster, and {found.name} is a file: give --brokers or --pipeline")
     made = judged(found, change) if change is not None else advising.advise(Standing(found.topology))
     if output is Output.json:
         typer.echo(json.dumps(advising.as_json(made), indent=2))
+    elif output is Output.html:
+        typer.echo(advice_page(made, found.topology, found.name), nl=False)
     else:
         print_advice(Console(), made)
     if save is None and not apply:
         return
     chosen = chosen_plan(made, plan)
+    refuse_moving(found.topology, chosen.change)
     if save is not None:
         write(save, json.dumps(chosen.change.as_document(), indent=1) + "\n")
         typer.echo(f"plan {chosen.name} written to {save}", err=True)
@@ -239,23 +242,32 @@ def advise(
 
 @app.command()
 def watch(
+    source: From = CLUSTER,
     brokers: Brokers = None,
     pipeline: PipelineOption = None,
     interval: Annotated[float, typer.Option(help="How often to look (5s).", parser=positive_s)] = 5.0,
     metrics_port: Annotated[int | None, typer.Option(help="Serve load per node as Prometheus metrics here.")] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="table, or json lines.")] = Output.table,
+    output: Annotated[
+        Output,
+        typer.Option("--output", "-o", help="Lines for people, lines of JSON, or html: a page as well as lines."),
+    ] = Output.table,
+    output_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With -o html: the page, written anew at every change.")
+    ] = None,
     times: Annotated[int | None, typer.Option(help="End after so many looks.", min=1)] = None,
     internal: Internal = False,
 ) -> None:
     """Says when leaders move and what that means; quiet while nothing changes. Until Ctrl-C.
 
     [bold]headgate topology watch --brokers kafka-1:9092 --metrics-port 9400[/]
+    [bold]headgate topology watch --from cluster.json[/]   while you edit it
+    [bold]headgate topology watch --brokers … -o html --output-file topology.html[/]
     """
     log_to(None)
-    if output is Output.html:
-        raise ConfigError("watch prints lines or json; `headgate topology report -o html` draws the page")
-    live = live_cluster(brokers, pipeline, internal)
-    watching(live, interval, times, metrics_port, as_json=output is Output.json)
+    if (output is Output.html) != (output_file is not None):
+        raise ConfigError("a page that follows the cluster takes both: -o html and --output-file FILE")
+    with looking(source, brokers, pipeline, internal) as look:
+        watching(look, interval, times, metrics_port, as_json=output is Output.json, page_file=output_file)
 
 
 @app.command()
@@ -271,6 +283,8 @@ def export(
     """
     log_to(None)
     found = load_source(CLUSTER, brokers, pipeline, None, internal, measure)
+    if moves := found.topology.moves:
+        typer.echo(f"{len(moves)} partitions are being moved: the file has the replicas of both places", err=True)
     typer.echo(json.dumps(as_document(found.topology), indent=1))
 
 
@@ -284,7 +298,7 @@ def cancel(brokers: Brokers = None, pipeline: PipelineOption = None) -> None:
     live = live_cluster(brokers, pipeline, internal=True)
     admin = live.admin()
     topology = live.reader(admin).read()
-    mover = Reassigner(admin, live.kafka_python)
+    mover = live.mover(admin)
     try:
         taken_back = mover.cancel(mover.under_way())
         mover.remove_throttles(topology)
@@ -306,7 +320,7 @@ def _report(
     potentials, over = None, _limit(time_limit_s)
     seen = simulated(standing, failures, scenarios, unclean, out_of_time=_limit(FOR_FAILURES * time_limit_s))
     if failures:
-        potentials = potential_overlaps(found.topology, standing.overlaps, failures, out_of_time=over)
+        potentials = potential_overlaps(found.topology, standing.overlaps, failures, unclean=unclean, out_of_time=over)
     return make_report(standing, found.name, thresholds, seen, potentials, most_pairs)
 
 

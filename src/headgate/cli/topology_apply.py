@@ -8,7 +8,6 @@ from rich.progress import Progress
 
 from headgate.cli.topology_source import LiveCluster, Source, read_text
 from headgate.errors import ConfigError
-from headgate.kafka.reassign import Reassigner
 from headgate.model import TopicPartition
 from headgate.topology import advice as advising
 from headgate.topology.cluster import Topology
@@ -35,13 +34,6 @@ def chosen_plan(made: advising.Advice, name: str | None) -> advising.Plan:
     return plan
 
 
-def write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text)
-    except OSError as error:
-        raise ConfigError(f"cannot write {file}: {error.strerror}") from error
-
-
 def _base(topology: Topology, plan: advising.Plan) -> dict[TopicPartition, tuple[int, ...]]:
     """The replicas that a plan found and means to change."""
     return {
@@ -65,11 +57,20 @@ def carry_out(
         raise ConfigError(
             "the cluster has changed since the plan was made, and nothing was applied: ask for advice again"
         )
-    mover = Reassigner(admin, live.kafka_python)
+    mover = live.mover(admin)
     try:
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task("reassigning (Ctrl-C takes it back)", total=len(plan.change))
-            done = mover.apply(now, plan.change, throttle_bytes_per_s, lambda p: bar.update(task, completed=p.done))
+            done = mover.apply(
+                now,
+                plan.change,
+                throttle_bytes_per_s,
+                lambda p: bar.update(task, completed=p.done),
+                may_add_replicas=plan.may_add_replicas,
+            )
+    except KeyboardInterrupt:  # before anything was moved, or after: `apply` deals with those in between
+        typer.echo("interrupted: `headgate topology cancel` ends what may be left of it", err=True)
+        raise typer.Exit(130) from None
     finally:
         mover.close()
     if not done:

@@ -1,6 +1,8 @@
 """Where `headgate topology` takes its cluster from: live brokers, a pipeline's brokers, or a file."""
 
+import logging
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,10 +16,13 @@ from headgate.config.loader import load_pipeline
 from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.kafka.internal_topics import Topics
 from headgate.kafka.monitor import last_rates
+from headgate.kafka.reassign import Reassigner
 from headgate.kafka.topology import ClusterReader, measured_records_per_s, with_rates
 from headgate.topology.cluster import Topology
 from headgate.topology.document import read_topology
 from headgate.topology.reassignment import read_reassignment, reassigned
+
+log = logging.getLogger(__name__)
 
 CLUSTER = "cluster"
 
@@ -54,6 +59,9 @@ class LiveCluster:
     def reader(self, admin: AdminClient) -> ClusterReader:
         return ClusterReader(admin, self.internal)
 
+    def mover(self, admin: AdminClient) -> Reassigner:
+        return Reassigner(admin, self.kafka_python)
+
     def rates(self, admin: AdminClient, topology: Topology, measure_s: float | None) -> dict[str, float]:
         """Empty if nobody knows: then all topics count alike."""
         if measure_s is not None:
@@ -68,6 +76,27 @@ class LiveCluster:
         for at, rate in found.items():
             rates[at.topic] = rates.get(at.topic, 0.0) + rate.bytes_per_s
         return rates
+
+
+class LiveReader:
+    """Reads a live cluster as often as asked, and what Kafka is moving in it."""
+
+    def __init__(self, live: LiveCluster, admin: AdminClient) -> None:
+        self._live, self._admin, self._reader = live, admin, live.reader(admin)
+        self._mover: Reassigner | None = None
+
+    def read(self, consumer_groups: bool = False) -> Topology:
+        topology = self._reader.read(consumer_groups)
+        try:
+            self._mover = self._mover or self._live.mover(self._admin)
+            return replace(topology, moves=self._mover.moves())
+        except KafkaUnavailable as error:  # not everybody who may read topics may ask for reassignments
+            log.info("reassignments are not known: %s", error)
+            return replace(topology, moves=None)
+
+    def close(self) -> None:
+        if self._mover is not None:
+            self._mover.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +134,10 @@ def load_source(
     if source == CLUSTER:
         live = live_cluster(brokers, pipeline, internal)
         admin = live.admin()
-        topology = live.reader(admin).read(consumer_groups=True)
+        with closing(LiveReader(live, admin)) as reader:
+            topology = reader.read(consumer_groups=True)
         if rates := live.rates(admin, topology, measure_s):
-            topology = replace(with_rates(topology, rates), rates_known=True)
+            topology = with_rates(topology, rates)
         found = Source(live.librdkafka["bootstrap.servers"], topology, live)
     else:
         if brokers or pipeline or measure_s:
@@ -126,3 +156,10 @@ def read_text(file: Path) -> str:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file} is not a text file: {error.reason} at byte {error.start}") from error
+
+
+def write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text)
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror}") from error

@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headgate.topology.advice import Advice, Effect, Plan
+from headgate.topology.advice import Advice, Plan
+from headgate.topology.effect_rows import effect_rows, pressed
 from headgate.topology.findings import Finding, Severity, counted, joined
 from headgate.topology.groups import Overlap
 from headgate.topology.lints import Lint
@@ -62,7 +63,9 @@ def _print_pairs(console: Console, pairs: Sequence[Overlap]) -> None:
 
 def print_simulation(console: Console, simulation: Simulation) -> None:
     console.print("\n[bold]If nodes failed, worst first[/]")
-    table = _table("failed", "offline", "no acks=all", "newly uneven", "busiest", "its share", "with node", "overlap")
+    table = _table(
+        "failed", "offline", "no acks=all", "newly uneven", "busiest", "its share", "with node", "SQF", "overlap"
+    )
     for c in simulation.consequences[:_MOST_SCENARIOS]:
         table.add_row(*_consequence(c))
     console.print(table)
@@ -74,7 +77,8 @@ def print_simulation(console: Console, simulation: Simulation) -> None:
 def _consequence(c: Consequence) -> Iterable[str]:
     counts = (str(len(c.new.get(lint, ()))) for lint in (Lint.OFFLINE, Lint.UNWRITABLE, Lint.UNEVEN))
     busiest = (f"node {c.default.busiest}", f"{c.default.skew:.2f}") if c.default else ("–", "–")
-    return (joined(c.failed), *counts, *busiest, f"{c.node.skew:.2f}" if c.node else "–", "yes" if c.partial else "no")
+    shares = (f"{pressure.skew:.2f}" if pressure else "–" for pressure in (c.node, c.shared_sqf))
+    return (joined(c.failed), *counts, *busiest, *shares, "yes" if c.partial else "no")
 
 
 def print_recoveries(console: Console, recoveries: Iterable[Recovery]) -> None:
@@ -82,7 +86,7 @@ def print_recoveries(console: Console, recoveries: Iterable[Recovery]) -> None:
     table = _table("nodes", "busiest, times its share", "leading nothing", "after leaders went home")
     for recovery in recoveries:
         idle = f"node {joined(recovery.idle)}" if recovery.idle else "–"
-        table.add_row(joined(recovery.nodes), _pressed(recovery.back), idle, _pressed(recovery.home))
+        table.add_row(joined(recovery.nodes), pressed(recovery.back), idle, pressed(recovery.home))
     console.print(table)
     console.print(
         "Kafka brings leaders home some minutes later by itself, or at once with kafka-leader-election --election-type "
@@ -142,34 +146,14 @@ def print_advice(console: Console, advice: Advice) -> None:
 
 def _effect(plan: Plan) -> Table:
     table = _table("", "before", "after")
-    before, after = plan.before, plan.after
-    rows = [
-        ("busiest node, times its share", _pressed(before.default), _pressed(after.default)),
-        ("the same with the node partitioner", _pressed(before.node), _pressed(after.node)),
-        ("uneven topics", str(before.uneven_topics), str(after.uneven_topics)),
-        ("offline or unwritable topics", str(before.broken_topics), str(after.broken_topics)),
-        ("topics without a second replica", str(before.lonely_topics), str(after.lonely_topics)),
-        ("topics with replicas out of sync", str(before.lagging_topics), str(after.lagging_topics)),
-        ("groups / nodes they share", _shared(before), _shared(after)),
-    ]
-    busiest = sorted(before.load, key=lambda id: -max(before.load[id], after.load[id]))[:_MOST_NODES]
-    rows += [(f"node {id}", f"{before.load[id]:.4g}", f"{after.load[id]:.4g}") for id in sorted(busiest)]
-    for row in rows:
+    for row in effect_rows(plan, _MOST_NODES):
         table.add_row(*row)
     return table
-
-
-def _pressed(pressure: Pressure | None) -> str:
-    return f"{pressure.skew:.2f} (node {pressure.busiest})" if pressure else "–"
 
 
 def _loaded(pressure: Pressure | None) -> str:
     """Not its share, which is one of fewer nodes after a failure."""
     return f"{pressure.load:.4g} (node {pressure.busiest})" if pressure else "–"
-
-
-def _shared(effect: Effect) -> str:
-    return f"{effect.groups} / {effect.shared_nodes}"
 
 
 def _nodes(report: Report) -> Table:

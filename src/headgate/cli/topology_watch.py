@@ -1,17 +1,20 @@
-"""`headgate topology watch`: follows a live cluster and speaks when something changes (B-11, B-21, B-26)."""
+"""`headgate topology watch`: follows a cluster and speaks when something changes (B-11, B-21, B-26)."""
 
+import itertools
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import start_http_server
 from rich.console import Console
 from rich.markup import escape
 
-from headgate.cli.topology_source import LiveCluster
+from headgate.cli.topology_source import CLUSTER, LiveReader, live_cluster, load_source, write
 from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.kafka.topology import with_rates
 from headgate.kafka.topology_metrics import show
@@ -19,7 +22,8 @@ from headgate.topology.checks import findings_of
 from headgate.topology.cluster import Topology
 from headgate.topology.findings import Finding, Severity, joined, listed
 from headgate.topology.history import History, News, Seen
-from headgate.topology.report import pair_as_json
+from headgate.topology.page import page
+from headgate.topology.report import make_report, pair_as_json
 from headgate.topology.standing import Standing
 
 MOST_PAIRS = 100
@@ -34,7 +38,7 @@ class Change:
     ended: tuple[Finding, ...] = ()
     overlaps: News = News((), ())  # noqa: RUF009 - it is a value
     pairs_known: int = 0
-    """Pairs of groups that overlapped at any time."""
+    """Pairs of groups that overlapped at any time, as far as there is room to remember them."""
 
 
 class Traffic:
@@ -49,16 +53,45 @@ class Traffic:
         return with_rates(seen, self._rates) if self._rates else seen
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A cluster, live or in a file, as often as asked. KafkaUnavailable or ConfigError while it cannot be seen."""
+
+    source: str
+    now: Callable[[], Topology]
+
+
+@contextmanager
+def looking(source: str, brokers: str | None, pipeline: Path | None, internal: bool) -> Iterator[Look]:
+    if source == CLUSTER:
+        live = live_cluster(brokers, pipeline, internal)
+        admin, traffic = live.admin(), Traffic()
+        with closing(LiveReader(live, admin)) as reader:
+
+            def read() -> Topology:
+                seen = reader.read()
+                return traffic.on(seen, live.rates(admin, seen, None))
+
+            yield Look(live.librdkafka["bootstrap.servers"], read)
+    else:
+        epochs = itertools.count()
+        yield Look(source, lambda: replace(load_source(source, brokers, pipeline, None).topology, epoch=next(epochs)))
+
+
 def watching(
-    live: LiveCluster, interval_s: float, times: int | None, metrics_port: int | None, as_json: bool = False
+    look: Look,
+    interval_s: float,
+    times: int | None,
+    metrics_port: int | None,
+    as_json: bool = False,
+    page_file: Path | None = None,
 ) -> None:
     if metrics_port is not None:
         try:
             start_http_server(metrics_port, addr="127.0.0.1")
         except (OSError, OverflowError) as error:
             raise ConfigError(f"metrics cannot be served on port {metrics_port}: {error}") from error
-    admin = live.admin()
-    reader, history, traffic, console = live.reader(admin), History(), Traffic(), Console()
+    history, console = History(), Console()
     standing: Standing | None = None
     looks, silent = 0, False
     try:
@@ -67,9 +100,8 @@ def watching(
                 time.sleep(interval_s)
             looks += 1
             try:
-                seen = reader.read()
-                seen = traffic.on(seen, live.rates(admin, seen, None))
-            except KafkaUnavailable as error:
+                seen = look.now()
+            except (KafkaUnavailable, ConfigError) as error:
                 if standing is None:
                     raise
                 if not silent:
@@ -79,6 +111,8 @@ def watching(
             silent = False
             standing, change = followed(standing, seen, history)
             if change is not None:
+                if page_file is not None:
+                    write(page_file, page(make_report(standing, look.source), standing))
                 _say(console, as_json, "changed", change)
             show(standing)
     except KeyboardInterrupt:
@@ -133,7 +167,8 @@ def _say(console: Console, as_json: bool, event: str, change: Change) -> None:
             "overlaps": [_seen_as_json(pair) for pair in overlaps.begun[:MOST_PAIRS]],
             "overlaps_ended": [_seen_as_json(pair) for pair in overlaps.over[:MOST_PAIRS]],
             "overlaps_left_out": sum(max(0, len(pairs) - MOST_PAIRS) for pairs in (overlaps.begun, overlaps.over)),
-            "overlapping_pairs_ever_seen": change.pairs_known,
+            "overlapping_pairs_known": change.pairs_known,
+            "overlapping_pairs_forgotten": overlaps.forgotten,
         }
         print(json.dumps(line), flush=True)
         return
@@ -143,6 +178,8 @@ def _say(console: Console, as_json: bool, event: str, change: Change) -> None:
     lines += [("green", "over", f.what) for f in change.ended]
     lines += [("cyan", "overlap", line) for line in listed(map(_overlapping, overlaps.begun))]
     lines += [("green", "over", line) for line in listed(map(_overlapping, overlaps.over))]
+    if overlaps.forgotten:
+        lines.append(("cyan", "overlap", f"at least {overlaps.forgotten:,} more pairs overlap than can be followed"))
     for style, word, what in lines:
         console.print(f"         [{style}]{word}[/] {escape(what)}", highlight=False)
 

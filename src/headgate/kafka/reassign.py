@@ -23,7 +23,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.model import TopicPartition
-from headgate.topology.cluster import Topology
+from headgate.topology.cluster import Move, Topology
 from headgate.topology.reassignment import Reassignment
 from headgate.topology.safety import objections
 
@@ -41,6 +41,10 @@ class Progress:
     total: int
 
 
+class LeftUnderWay(KafkaUnavailable):
+    """What was begun could not be taken back: Kafka may go on copying, so the throttle stays."""
+
+
 class Reassigner:
     """Kafka's own reassignment. Partitions are moved by kafka-python, the only client that can."""
 
@@ -52,10 +56,21 @@ class Reassigner:
         except (KafkaPythonError, ValueError, AssertionError) as error:
             raise KafkaUnavailable(f"no broker answered the reassignment client: {error!r}") from error
 
-    def under_way(self) -> frozenset[TopicPartition]:
+    def moves(self) -> tuple[Move, ...]:
         """What Kafka is moving now, whoever asked for it."""
         found = self._asked(self._mover.list_partition_reassignments)
-        return frozenset(TopicPartition(at.topic, at.partition) for at in found)
+        moves = [
+            Move(
+                TopicPartition(at.topic, at.partition),
+                tuple(id for id in said["replicas"] if id not in said["adding_replicas"]),
+                tuple(id for id in said["replicas"] if id not in said["removing_replicas"]),
+            )
+            for at, said in found.items()
+        ]
+        return tuple(sorted(moves, key=lambda move: move.at))
+
+    def under_way(self) -> frozenset[TopicPartition]:
+        return frozenset(move.at for move in self.moves())
 
     def apply(
         self,
@@ -64,12 +79,14 @@ class Reassigner:
         throttle_bytes_per_s: int | None,
         told: Callable[[Progress], None],
         cancelled: Callable[[], bool] = lambda: False,
+        may_add_replicas: bool = False,
     ) -> bool:
         """True when all is done, False when it was cancelled: then what was not done yet is as before.
 
-        ConfigError, and nothing applied, if anything speaks against it.
+        ConfigError, and nothing applied, if anything speaks against it. After any other error what was begun is taken
+        back, or LeftUnderWay says that it could not be.
         """
-        against = objections(topology, change, sorted(self.under_way()))
+        against = objections(topology, change, sorted(self.under_way()), may_add_replicas)
         if not against and throttle_bytes_per_s is not None:
             against = self._throttles_in_force(topology)
         if against:
@@ -82,11 +99,24 @@ class Reassigner:
                 done = self._watch(change, told, cancelled)
             except KeyboardInterrupt:
                 done = False
+            except BaseException:  # Kafka may have accepted the request all the same, and be copying
+                self._take_back(change)
+                raise
             if not done:
-                self.cancel(change.replicas)
+                self._take_back(change)
                 return False
         self._elect(topology, change)
         return True
+
+    def _take_back(self, change: Reassignment) -> None:
+        try:
+            self.cancel(change.replicas)
+        except (KafkaUnavailable, KeyboardInterrupt) as error:
+            raise LeftUnderWay(
+                f"up to {len(change)} partitions are still being moved and could not be taken back "
+                f"({str(error) or 'interrupted'}); throttles stay as they are: run `headgate topology cancel` when the "
+                "brokers answer, or it goes on"
+            ) from error
 
     def cancel(self, partitions: Iterable[TopicPartition], deadline_s: float = 60.0) -> int:
         """Brings partitions that are still being moved back to where they were; how many those were."""
@@ -210,6 +240,7 @@ class Reassigner:
         rates = {name: str(bytes_per_s) for name in _RATES}
         off = [_resource(ResourceType.BROKER, str(id), dict.fromkeys(_RATES)) for id in what.nodes]
         off += [_resource(ResourceType.TOPIC, topic, dict.fromkeys(values)) for topic, values in what.topics.items()]
+        left_under_way = False
         try:
             # Topics first: a node that knows of its rate knows of what came before.
             self._configure([_resource(ResourceType.TOPIC, topic, values) for topic, values in what.topics.items()])
@@ -220,8 +251,12 @@ class Reassigner:
                     raise KafkaUnavailable(f"the throttle was not in force after {ANSWER_S:g} s: nothing was moved")
                 time.sleep(0.1)
             yield
+        except LeftUnderWay:
+            left_under_way = True
+            raise
         finally:
-            self._configure(off)
+            if not left_under_way:
+                self._configure(off)
 
     def _configure(self, resources: list[ConfigResource]) -> None:
         """All are asked at once, so a broker that does not answer keeps nobody else from hearing."""

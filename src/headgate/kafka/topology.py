@@ -122,8 +122,13 @@ def _topic(name: str, found: Any, live: set[int], min_insync_replicas: int) -> T
 
 
 def with_rates(topology: Topology, rates: Mapping[str, float]) -> Topology:
-    """The same cluster with measured traffic; topics that nobody measured count as idle."""
-    return replace(topology, topics=tuple(replace(topic, rate=rates.get(topic.name, 0.0)) for topic in topology.topics))
+    """The same cluster with measured traffic; topics that nobody measured count as idle, and are known by name."""
+    return replace(
+        topology,
+        topics=tuple(replace(topic, rate=rates.get(topic.name, 0.0)) for topic in topology.topics),
+        rates_known=True,
+        unmeasured=frozenset(topic.name for topic in topology.topics if topic.name not in rates),
+    )
 
 
 def measured_records_per_s(

@@ -13,6 +13,7 @@ NODE_LEADERS = Gauge("headgate_node_leaders", "Partitions a node leads", ["node"
 NODE_GROUPS = Gauge("headgate_node_groups", "Groups of topics with different node sets that use a node", ["node"])
 BUSIEST_LOAD = Gauge("headgate_busiest_node_load", "Traffic of the busiest node for its capacity", ["partitioner"])
 LOAD_SKEW = Gauge("headgate_node_load_skew", "Traffic of the busiest node over its fair share", ["partitioner"])
+UNMEASURED = Gauge("headgate_topics_unmeasured", "Topics that count as idle because nobody measured them")
 TOPICS_WITH = Gauge("headgate_topics_with_lint", "Topics with this flaw", ["lint"])
 
 
@@ -29,5 +30,6 @@ def show(standing: Standing) -> None:
         pressure = Pressure.of(load, capacity)
         BUSIEST_LOAD.labels(partitioner).set(pressure.load if pressure else 0.0)
         LOAD_SKEW.labels(partitioner).set(pressure.skew if pressure else 0.0)
+    UNMEASURED.set(len(standing.topology.unmeasured))
     for lint in Lint:
         TOPICS_WITH.labels(lint.value).set(len(standing.lints[lint]))

@@ -15,6 +15,7 @@ from headgate.topology.safety import on_fewer_racks
 from headgate.topology.simulate import Pressure
 from headgate.topology.standing import Standing
 
+REPLICATE, OWN = "replicate", "yours"
 _NOTHING = {"replace": "no live node is free for them: each holds a replica of the partition, or nobody leads it"}
 
 
@@ -50,7 +51,7 @@ class Effect:
             len(standing.lints[Lint.UNDER_REPLICATED]),
             Pressure.of(standing.loads.default, capacity),
             Pressure.of(standing.loads.node, capacity),
-            {node: standing.loads.default[node] for node in standing.bits.ids},
+            dict(standing.loads.default),
         )
 
     @property
@@ -70,6 +71,11 @@ class Plan:
     """Replicas to be copied to another node."""
     before: Effect
     after: Effect
+
+    @property
+    def may_add_replicas(self) -> bool:
+        """Only what says so: the plan for that, and somebody's own file."""
+        return self.name in (REPLICATE, OWN)
 
     @property
     def worthwhile(self) -> bool:
@@ -118,7 +124,7 @@ def advise(standing: Standing) -> Advice:
 
 def judged(standing: Standing, change: Reassignment, source: str) -> Advice:
     """Somebody's own reassignment, with what it would bring; ConfigError if this cluster cannot have it."""
-    plan = _plan(standing, Effect.of(standing), "yours", f"as in {source}", change, source)
+    plan = _plan(standing, Effect.of(standing), OWN, f"as in {source}", change, source)
     return Advice((plan,), (), tuple(_words(standing)))
 
 
@@ -135,7 +141,7 @@ def _proposals(standing: Standing) -> Iterator[tuple[str, str, Topology]]:
     if any(not node.online for node in topology.nodes) and topology.online:
         yield "replace", "replicas of offline nodes move to live ones", _without_offline(topology)
     if standing.lints[Lint.NO_REPLICATION] and len(topology.online) > 1:
-        yield "replicate", "a second replica for every partition that has none", _with_second_replicas(topology)
+        yield REPLICATE, "a second replica for every partition that has none", _with_second_replicas(topology)
     yield "leaders", "other replicas lead; nothing is copied", with_better_leaders(topology)
     yield "spread", "every topic over as many nodes as it has partitions; overlaps stay", spread(topology)
     if standing.overlaps.partial:
@@ -211,10 +217,20 @@ def _compared(before: Effect, after: Effect) -> str:
 
 
 def _words(standing: Standing) -> Iterator[str]:
+    if moves := standing.topology.moves:
+        yield (
+            f"{counted(len(moves), 'partition')} being moved, with replicas in both places meanwhile: wait until that "
+            "is done and ask again, or take it back (`headgate topology cancel`)."
+        )
     if offline := [node.id for node in standing.topology.nodes if not node.online]:
         yield (
             f"Node {joined(offline)} is offline: bring it back before anything else is moved; plan `replace` is for a "
             "node that stays away."
+        )
+    if unmeasured := len(standing.topology.unmeasured):
+        yield (
+            f"Nobody measured {counted(unmeasured, 'topic')}, which count as idle in every plan: --measure 10s "
+            "measures all topics."
         )
     if standing.overlaps.partial:
         yield (

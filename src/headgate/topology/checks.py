@@ -27,8 +27,10 @@ def findings_of(standing: Standing, thresholds: Thresholds = USUAL) -> list[Find
     """Worst first."""
     found = [
         *_offline_nodes(standing),
+        *_of_moves(standing),
         *_of_topics(standing, thresholds),
         *_of_nodes(standing, thresholds),
+        *_unmeasured(standing),
         *_of_overlaps(standing, thresholds),
         *_of_consumer_groups(standing),
     ]
@@ -39,8 +41,8 @@ _ORDER = {
     kind: place
     for place, kind in enumerate(
         (
-            *("offline", "unwritable", "node-offline", "under-replicated", "no-replication", "single-node"),
-            *("overloaded-node", "idle-node", "one-node", "uneven", "overlap", "leader-away"),
+            *("offline", "unwritable", "node-offline", "moving", "under-replicated", "no-replication", "single-node"),
+            *("overloaded-node", "unmeasured", "idle-node", "one-node", "uneven", "overlap", "leader-away"),
         )
     )
 }
@@ -162,6 +164,26 @@ def _offline_nodes(standing: Standing) -> Iterator[Finding]:
         )
 
 
+def _of_moves(standing: Standing) -> Iterator[Finding]:
+    moves = standing.topology.moves
+    if moves is None:
+        yield Finding(
+            Severity.note,
+            "moves-unknown",
+            "the brokers did not say whether partitions are being moved: replicas may be those of two places",
+            (),
+            "Give this login the right to describe the cluster, or make sure that no reassignment is under way.",
+        )
+    elif moves:
+        yield Finding(
+            Severity.warning,
+            "moving",
+            f"{counted(len(moves), 'partition')} being moved: their replicas are those of both places meanwhile",
+            listed(map(str, moves)),
+            "Wait until it is done before you plan anything, or take it back (`headgate topology cancel`).",
+        )
+
+
 def _of_nodes(standing: Standing, thresholds: Thresholds) -> Iterator[Finding]:
     topology, online = standing.topology, standing.topology.online
     if len(topology.nodes) == 1:
@@ -180,7 +202,8 @@ def _of_nodes(standing: Standing, thresholds: Thresholds) -> Iterator[Finding]:
         yield Finding(
             Severity.warning,
             "overloaded-node",
-            f"node {pressure.busiest} carries {pressure.skew:.2f} times its fair share of the traffic",
+            f"node {pressure.busiest} carries {pressure.skew:.2f} times its fair share of the "
+            + ("traffic that was measured" if topology.unmeasured else "traffic"),
             (
                 f"{counted(standing.leaders[pressure.busiest], 'leader')} of "
                 f"{counted(standing.topics_led[pressure.busiest], 'topic')}, load {pressure.load:.4g}",
@@ -211,6 +234,19 @@ def _of_nodes(standing: Standing, thresholds: Thresholds) -> Iterator[Finding]:
             f"{counted(len(away), 'partition')} not led by the preferred replica although it is in sync",
             listed(away),
             "Run a preferred leader election (kafka-leader-election --election-type preferred --all-topic-partitions).",
+        )
+
+
+def _unmeasured(standing: Standing) -> Iterator[Finding]:
+    """A node may be overloaded by what nobody measured, so a cluster with such topics is never called healthy."""
+    names = sorted(standing.topology.unmeasured)
+    if names:
+        yield Finding(
+            Severity.warning,
+            "unmeasured",
+            f"{counted(len(names), 'topic')} without a measured rate: what nodes carry of them is not known",
+            listed(f"{name}: led by {_leaders(standing.topics[name].spread.counts)}" for name in names),
+            "Measure all topics alike (--measure 10s), or give the missing rates in a file (--from).",
         )
 
 
@@ -279,6 +315,10 @@ def _of_consumer_groups(standing: Standing) -> Iterator[Finding]:
 def _counts(counts: dict[int, int]) -> str:
     busiest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count} on node {node}" for node, count in busiest[:4]) + (" …" if len(counts) > 4 else "")
+
+
+def _leaders(counts: dict[int, int]) -> str:
+    return f"node {joined(set(counts))}" if counts else "nobody"
 
 
 def _holders(partitions: object) -> set[int]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from headgate.model import TopicPartition
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -52,6 +54,18 @@ class ConsumerGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """A partition that Kafka is moving. Until that is done its replicas are those of both places."""
+
+    at: TopicPartition
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.at}: from node {', '.join(map(str, self.before))} to {', '.join(map(str, self.after))}"
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """Nodes ordered by id and topics by name. A change makes a new one with the next epoch; nobody sees half of it."""
 
@@ -61,6 +75,10 @@ class Topology:
     epoch: int = 0
     rates_known: bool = field(default=False, compare=False)
     """Whether somebody gave or measured the topics' rates; otherwise all count alike."""
+    unmeasured: frozenset[str] = frozenset()
+    """Topics whose rate nobody measured where those of others were: they count as idle, which they may not be."""
+    moves: tuple[Move, ...] | None = ()
+    """Reassignments under way; None if nobody could be asked."""
 
     @classmethod
     def of(

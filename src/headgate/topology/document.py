@@ -1,6 +1,7 @@
 """A cluster as a JSON document (B-2), read with complaints that name the place, and written back."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -12,6 +13,8 @@ from headgate.topology.validation import problems
 MOST_COMPLAINTS = 10
 LARGEST = 2**63
 T = TypeVar("T")
+_HALVES = re.compile(r"\\u[dD][89a-fA-F]")
+"""Surrogates: two make a character, one alone is a text to Python but to no file and no terminal."""
 
 
 def read_topology(text: str, source: str) -> Topology:
@@ -23,16 +26,30 @@ def read_topology(text: str, source: str) -> Topology:
     )
     root.nothing_else()
     refuse(problems(topology), source)
-    return replace(topology, rates_known=any("rate" in topic for topic in document["topics"]))
+    if not any(topic.get("rate") is not None for topic in document["topics"]):
+        return topology
+    unmeasured = {topic["name"] for topic in document["topics"] if topic.get("rate", 1.0) is None}
+    return replace(
+        topology,
+        topics=tuple(replace(t, rate=0.0) if t.name in unmeasured else t for t in topology.topics),
+        rates_known=True,
+        unmeasured=frozenset(unmeasured),
+    )
 
 
 def parse_json(text: str, source: str) -> Any:
     try:
-        return json.loads(text)
+        document = json.loads(text)
+        if _HALVES.search(text):
+            json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        raise ConfigError(f"{source} holds half a character, {half}, which nothing can print: correct it") from error
     except ValueError as error:
         raise ConfigError(f"{source} is not JSON: {error}") from error
     except RecursionError as error:
         raise ConfigError(f"{source} is not JSON that can be read: it is nested too deeply") from error
+    return document
 
 
 def refuse(found: Sequence[str], source: str) -> None:
@@ -49,7 +66,7 @@ def as_document(topology: Topology) -> dict[str, Any]:
             {"id": n.id, "online": n.online, "capacity": n.capacity} | ({"rack": n.rack} if n.rack else {})
             for n in topology.nodes
         ],
-        "topics": [_topic_document(topic, topology.rates_known) for topic in topology.topics],
+        "topics": [_topic_document(topic, topology) for topic in topology.topics],
     }
     if topology.consumer_groups:
         document["consumer_groups"] = [
@@ -58,9 +75,11 @@ def as_document(topology: Topology) -> dict[str, Any]:
     return document
 
 
-def _topic_document(topic: Topic, rates_known: bool) -> dict[str, Any]:
+def _topic_document(topic: Topic, topology: Topology) -> dict[str, Any]:
     document: dict[str, Any] = {"name": topic.name}
-    if rates_known or topic.rate != 1.0:
+    if topic.name in topology.unmeasured:
+        document["rate"] = None
+    elif topology.rates_known or topic.rate != 1.0:
         document["rate"] = topic.rate
     if topic.min_insync_replicas != 1:
         document["min_insync_replicas"] = topic.min_insync_replicas
@@ -129,11 +148,17 @@ def _topic(place: _Place) -> Topic:
     return Topic(
         place.take("name", str, "a text"),
         tuple(sorted(place.items("partitions", _partition), key=lambda partition: partition.index)),
-        float(place.take("rate", (int, float), "a number", 1.0)),
+        _rate(place),
         place.take("min_insync_replicas", int, "a whole number", 1),
         place.take("record_size_variation", (int, float), "a number", None),
         place.numbers("producer_rates", (int, float), "numbers", []),
     )
+
+
+def _rate(place: _Place) -> float:
+    """Null where nobody measured it; `read_topology` knows what that means once it has seen all topics."""
+    rate = place.take("rate", (int, float, type(None)), "a number, or null if nobody measured it", 1.0)
+    return 1.0 if rate is None else float(rate)
 
 
 def _partition(place: _Place) -> Partition:

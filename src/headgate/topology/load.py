@@ -7,6 +7,8 @@ from itertools import combinations
 from headgate.topology.masks import Spread
 
 MOST_SWEEPS = 2_000
+SQF_SWEEPS = 50
+"""Enough for clusters as people build them; the remaining gap is reported."""
 PRECISION = 1e-9
 
 

@@ -6,7 +6,7 @@ from heapq import nlargest, nsmallest
 from itertools import combinations, islice
 
 from headgate.topology.cluster import Topology
-from headgate.topology.groups import Group, Overlap, SharedNode
+from headgate.topology.groups import Group, NodeSet, Overlap, SharedNode
 from headgate.topology.masks import NodeBits, Spread, positions, spreads_of
 
 
@@ -19,6 +19,7 @@ class Overlaps:
 
     def __init__(self, bits: NodeBits, spreads: Iterable[Spread] = ()) -> None:
         self.bits = bits
+        self._ids = frozenset(bits.ids)
         self._topics_of: dict[int, set[str]] = {}
         self._masks_on: list[set[int]] = [set() for _ in bits.ids]
         self._shared_nodes = 0
@@ -104,6 +105,16 @@ class Overlaps:
         return [
             Overlap(self.group(a), self.group(b), self.bits.nodes(a & b)) for a, b in islice(_meeting(ordered), at_most)
         ]
+
+    def between(self, first: NodeSet, second: NodeSet) -> Overlap | None:
+        """Of the groups on these two node sets, if there are such groups and they meet."""
+        if not self._ids.issuperset(first | second):
+            return None
+        masks = self.bits.mask(first), self.bits.mask(second)
+        if not masks[0] & masks[1] or not all(mask in self._topics_of for mask in masks):
+            return None
+        one, other = sorted(map(self.group, masks), key=lambda group: group.topics)
+        return Overlap(one, other, first & second)
 
     def shared(self) -> list[tuple[int, tuple[Group, ...]]]:
         """DPO2: every node that more than one max group uses."""

@@ -28,6 +28,8 @@ class Potentials:
     pairs_seen: int
     pairs: int
     """All pairs of groups there are."""
+    most_failures: int = 0
+    """Nodes that failed at most in what was tried."""
 
     @property
     def complete(self) -> bool:
@@ -40,6 +42,7 @@ def potential_overlaps(
     most_failures: int = 2,
     most_pairs: int = MOST_PAIRS,
     seed: int = 0,
+    unclean: bool = False,
     out_of_time: Callable[[], bool] = lambda: False,
 ) -> Potentials:
     """Of all pairs of groups; where there are too many, or time runs out, of some, and it says of how many."""
@@ -54,9 +57,10 @@ def potential_overlaps(
         seen += 1
         first, second, shared = groups[a], groups[b], held[a] & held[b]
         if shared and first.nodes.isdisjoint(second.nodes):
-            pair = _Pair([topics[n] for n in first.topics], [topics[n] for n in second.topics], topology.online)
+            one, other = ([topics[name] for name in group.topics] for group in (first, second))
+            pair = _Pair(one, other, topology.online, unclean)
             found.append(Potential(first, second, shared, pair.smallest(most_failures)))
-    return Potentials(tuple(sorted(found, key=lambda p: (p.first.topics, p.second.topics))), seen, total)
+    return Potentials(tuple(sorted(found, key=lambda p: (p.first.topics, p.second.topics))), seen, total, most_failures)
 
 
 def _pairs(groups: int, total: int, most: int, seed: int) -> Iterator[tuple[int, int]]:
@@ -85,6 +89,7 @@ class _Pair:
     first: Sequence[Topic]
     second: Sequence[Topic]
     online: NodeSet
+    unclean: bool
 
     def smallest(self, most_failures: int) -> tuple[int, ...] | None:
         """A set that works must contain a candidate, so sizes are tried upwards from the smallest candidate's."""
@@ -103,7 +108,7 @@ class _Pair:
 
     def _candidates(self) -> set[NodeSet]:
         """Failures that put a leader of either group on one node: what must fail for each, together."""
-        first, second = _ways(self.first, self.online), _ways(self.second, self.online)
+        first, second = (_ways(topics, self.online, self.unclean) for topics in (self.first, self.second))
         return {a | b for node in first.keys() & second.keys() for a in first[node] for b in second[node]}
 
     def _relevant(self) -> NodeSet:
@@ -111,31 +116,32 @@ class _Pair:
         return _replica_nodes(iter(topics)) & self.online
 
     def _overlap_after(self, gone: NodeSet) -> bool:
-        live = self.online - gone
-        one, other = _sets_after(self.first, gone, live), _sets_after(self.second, gone, live)
+        one, other = (self._sets_after(topics, gone) for topics in (self.first, self.second))
         return any(a != b and not a.isdisjoint(b) for a in one for b in other)
 
+    def _sets_after(self, topics: Sequence[Topic], gone: NodeSet) -> set[NodeSet]:
+        live = self.online - gone
+        return {frozenset(without(topic, gone, live, self.unclean).led_by()) for topic in topics}
 
-def _sets_after(topics: Sequence[Topic], gone: NodeSet, live: NodeSet) -> set[NodeSet]:
-    return {frozenset(without(topic, gone, live).led_by()) for topic in topics}
 
-
-def _ways(topics: Sequence[Topic], online: NodeSet) -> dict[int, set[NodeSet]]:
+def _ways(topics: Sequence[Topic], online: NodeSet, unclean: bool) -> dict[int, set[NodeSet]]:
     """By node: the smallest sets of failures that leave it leading one of these topics."""
     found: dict[int, set[NodeSet]] = {}
     for topic in topics:
         for partition in topic.partitions:
-            for node in partition.isr:
+            for node in partition.replicas if unclean else partition.isr:
                 if node in online and (needed := _needed(partition, node, online)) is not None:
                     found.setdefault(node, set()).add(needed)
     return {node: {way for way in ways if not any(other < way for other in ways)} for node, ways in found.items()}
 
 
 def _needed(partition: Partition, node: int, online: NodeSet) -> NodeSet | None:
-    """Who must fail for this node to lead: nobody if it does, else the leader and all in sync that come before it."""
+    """Who must fail for this node to lead: nobody if it does, else the leader and all in sync that come before it.
+    If it is behind itself, everybody in sync, and all that come before it."""
     if partition.leader == node:
         return frozenset()
     if partition.leader is None:
         return None
-    before = islice(partition.replicas, partition.replicas.index(node))
-    return frozenset((partition.leader, *(id for id in before if id in partition.isr and id in online)))
+    before = frozenset(islice(partition.replicas, partition.replicas.index(node)))
+    first = before & frozenset(partition.isr) if node in partition.isr else before | frozenset(partition.isr)
+    return frozenset((partition.leader,)) | (first & online)

@@ -35,13 +35,13 @@ def read_reassignment(text: str, source: str) -> Reassignment:
     document = parse_json(text, source)
     if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
         raise ConfigError(f'{source} is not a reassignment file: it needs {{"version": 1, "partitions": [...]}}')
-    if document.get("version", 1) != 1:
+    if not (_whole(document.get("version", 1)) and document.get("version", 1) == 1):
         raise ConfigError(f"{source}: version {document['version']!r} is unknown; Kafka's files have version 1")
     found: dict[TopicPartition, tuple[int, ...]] = {}
     for n, entry in enumerate(document["partitions"]):
         match entry:
             case {"topic": str(topic), "partition": int(index), "replicas": list(replicas)} if all(
-                isinstance(id, int) for id in replicas
+                map(_whole, (index, *replicas))
             ):
                 if TopicPartition(topic, index) in found:
                     raise ConfigError(f"{source}: partitions[{n}] names {topic}-{index} a second time")
@@ -49,6 +49,11 @@ def read_reassignment(text: str, source: str) -> Reassignment:
             case _:
                 raise ConfigError(f"{source}: partitions[{n}] needs topic (text), partition and replicas (node ids)")
     return Reassignment(found)
+
+
+def _whole(value: object) -> bool:
+    """JSON's true and false are numbers to Python."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def reassigned(topology: Topology, change: Reassignment, source: str = "the reassignment") -> Topology:

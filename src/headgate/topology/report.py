@@ -1,5 +1,6 @@
 """The whole report of a cluster: verdict, findings, nodes, failures (B-15 to B-20, B-26)."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -7,16 +8,14 @@ from headgate.topology.checks import USUAL, Thresholds, findings_of
 from headgate.topology.findings import Finding, Severity, counted, joined, listed
 from headgate.topology.groups import Overlap, SharedNode
 from headgate.topology.lints import Lint
-from headgate.topology.load import shared_sqf_load
+from headgate.topology.load import SQF_SWEEPS, shared_sqf_load
 from headgate.topology.potential import Potential, Potentials
 from headgate.topology.round_robin import Precondition, preconditions
-from headgate.topology.simulate import Consequence, Simulation
+from headgate.topology.simulate import MOST_FAILURES, Consequence, Simulation
 from headgate.topology.standing import Standing
 
 MOST_SHARED, MOST_GROUPS = 100, 20
 """Shared nodes, and groups of each, that programs and pages are told."""
-SQF_SWEEPS = 50
-"""Enough for clusters as people build them; the remaining gap is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,8 @@ class Report:
     groups: int
     partial: bool
     rates_known: bool
+    unmeasured: tuple[str, ...]
+    """Topics that count as idle because nobody measured them."""
     findings: tuple[Finding, ...]
     rows: tuple[NodeRow, ...]
     preconditions: tuple[Precondition, ...]
@@ -97,6 +98,7 @@ def make_report(
         groups=overlaps.count,
         partial=overlaps.partial,
         rates_known=topology.rates_known or len({topic.rate for topic in topology.topics}) > 1,
+        unmeasured=tuple(sorted(topology.unmeasured)),
         findings=tuple(sorted(found, key=lambda finding: -finding.severity)),
         rows=tuple(
             NodeRow(
@@ -166,11 +168,13 @@ def _pressed(consequence: Consequence) -> str:
 
 def potential_findings(potentials: Potentials) -> list[Finding]:
     reachable = [p for p in potentials.found if p.witness is not None]
-    if not reachable:
-        return []
     reachable.sort(key=lambda p: (len(p.witness or ()), p.first.topics))
-    return [
-        Finding(
+    return [*_reachable(potentials, reachable), *_beyond(potentials)]
+
+
+def _reachable(potentials: Potentials, reachable: list[Potential]) -> Iterator[Finding]:
+    if reachable:
+        yield Finding(
             Severity.note,
             "potential-overlap",
             f"{counted(len(reachable), 'pair')} of groups share no leader now and would after a failure"
@@ -178,7 +182,22 @@ def potential_findings(potentials: Potentials) -> list[Finding]:
             listed(_witnessed(p) for p in reachable),
             "Keep the replicas of such groups on separate nodes, too.",
         )
-    ]
+
+
+def _beyond(potentials: Potentials) -> Iterator[Finding]:
+    """Whoever tries few failures learns that there is more to try."""
+    beyond = [p for p in potentials.found if p.witness is None]
+    if beyond:
+        tried = counted(potentials.most_failures, "failure")
+        yield Finding(
+            Severity.note,
+            "shared-replicas",
+            f"{counted(len(beyond), 'pair')} of groups share replicas, and no leader after {tried}: more might do it",
+            listed(f"{p.first.short()} and {p.second.short()}: node {joined(p.shared_replicas)}" for p in beyond),
+            f"Look further with --failures {potentials.most_failures + 1}."
+            if potentials.most_failures < MOST_FAILURES
+            else "Keep the replicas of such groups on separate nodes to be sure.",
+        )
 
 
 def coverage(potentials: Potentials) -> str:

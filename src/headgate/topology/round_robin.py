@@ -38,6 +38,8 @@ def _traffic(standing: Standing, thresholds: Thresholds) -> Precondition:
     what = "partitions are balanced over nodes by traffic"
     if pressure is None:
         return Precondition(what, False, "no node is online")
+    if unmeasured := len(standing.topology.unmeasured):
+        return Precondition(what, None, f"nobody measured {counted(unmeasured, 'topic')}")
     return Precondition(
         what, pressure.skew <= thresholds.overload, f"node {pressure.busiest} has {pressure.skew:.2f} times its share"
     )

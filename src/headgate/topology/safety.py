@@ -2,14 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from headgate.errors import ConfigError
 from headgate.model import TopicPartition
 from headgate.topology.cluster import Partition, Topic, Topology
-from headgate.topology.findings import joined
+from headgate.topology.findings import joined, listed
 from headgate.topology.reassignment import Reassignment
 
 
-def objections(topology: Topology, change: Reassignment, in_progress: Sequence[TopicPartition] = ()) -> list[str]:
-    """Empty if nothing speaks against it. `in_progress`: what Kafka is still moving."""
+def objections(
+    topology: Topology,
+    change: Reassignment,
+    in_progress: Sequence[TopicPartition] = (),
+    may_add_replicas: bool = False,
+) -> list[str]:
+    """Empty if nothing speaks against it. `in_progress`: what Kafka is still moving. `may_add_replicas`: it is for
+    that."""
     found = []
     if in_progress:
         shown = ", ".join(map(str, sorted(in_progress)[:5])) + (" …" if len(in_progress) > 5 else "")
@@ -23,7 +30,25 @@ def objections(topology: Topology, change: Reassignment, in_progress: Sequence[T
         else:
             reasons = _of_partition(topic, topic.partitions[at.partition], replicas, topology.online, racks)
             found.extend(f"{at}: {reason}" for reason in reasons)
+            more = len(replicas) - len(topic.partitions[at.partition].replicas)
+            if more > 0 and not may_add_replicas:
+                found.append(f"{at}: {more} replicas more than now, which this plan is not meant for")
     return found
+
+
+def refuse_moving(topology: Topology, change: Reassignment) -> None:
+    """ConfigError if the change is for a partition that Kafka is moving: what it found there are not its replicas."""
+    if topology.moves is None:
+        raise ConfigError(
+            "the brokers did not say whether partitions are being moved, so no plan can be written or applied: give "
+            "this login the right to describe the cluster"
+        )
+    if moving := [move for move in topology.moves if move.at in change.replicas]:
+        raise ConfigError(
+            "the plan is for partitions that are being moved, and was neither written nor applied:\n  "
+            + "\n  ".join(listed(map(str, moving)))
+            + "\nwait until that is done, or take it back with `headgate topology cancel`, and ask for advice again"
+        )
 
 
 def _of_partition(

@@ -2,17 +2,22 @@
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from headgate.topology.cluster import Topic
 from headgate.topology.failures import at_home, with_back, without
 from headgate.topology.lints import Lint, lints_of
+from headgate.topology.load import SQF_SWEEPS, shared_sqf_load
 from headgate.topology.masks import Spread
 from headgate.topology.standing import Standing, TopicStanding
 
 MOST_SCENARIOS = 2_000
+MOST_FAILURES = 5
+"""Nodes that may fail at once."""
+MOST_BALANCED = 10
+"""Worst failures for which shared SQF is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,7 @@ class Pressure:
     """Its traffic over its fair share; 1 when all carry what they should."""
 
     @classmethod
-    def of(cls, load: dict[int, float], capacity: dict[int, float]) -> "Pressure | None":
+    def of(cls, load: Mapping[int, float], capacity: Mapping[int, float]) -> "Pressure | None":
         """None when no node is up. `capacity` says which are."""
         if not capacity:
             return None
@@ -52,6 +57,8 @@ class Consequence:
     default: Pressure | None = None
     node: Pressure | None = None
     """With a partitioner that balances nodes."""
+    shared_sqf: Pressure | None = None
+    """With one SQF shared by all producers; only of the worst failures, for it takes a look at the whole cluster."""
 
     @property
     def badness(self) -> tuple[float, ...]:
@@ -156,6 +163,16 @@ class Failures:
                 Pressure.of(loads.node, capacity),
             )
 
+    def shared_sqf(self, nodes: Iterable[int]) -> Pressure | None:
+        """How one SQF shared by all producers would lay the traffic on the nodes that are left (B-24)."""
+        standing, gone = self._standing, frozenset(nodes)
+        capacity = {id: share for id, share in self._capacity.items() if id not in gone}
+        live = frozenset(capacity)
+        hit = {topic.name: topic for id in gone for topic in self._topics_on[id]}
+        after = {n: Spread.of(without(topic, gone, live, self._unclean), standing.bits) for n, topic in hit.items()}
+        spreads = (after.get(spread.topic, spread) for spread in standing.spreads)
+        return Pressure.of(shared_sqf_load(spreads, live, SQF_SWEEPS).load, capacity)
+
     def recovery(self, nodes: Iterable[int]) -> Recovery:
         """After a failure of these and their return."""
         standing, gone = self._standing, frozenset(nodes)
@@ -220,7 +237,12 @@ def simulate(
                 break
             found.append(failures.consequence(nodes))
         covered[size] = (len(found) - begun, math.comb(len(online), size))
-    return Simulation(tuple(sorted(found, key=lambda c: (tuple(-b for b in c.badness), c.failed))), covered)
+    found.sort(key=lambda c: (tuple(-b for b in c.badness), c.failed))
+    for place, consequence in enumerate(found[:MOST_BALANCED]):
+        if out_of_time():
+            break
+        found[place] = replace(consequence, shared_sqf=failures.shared_sqf(consequence.failed))
+    return Simulation(tuple(found), covered)
 
 
 def _scenarios(online: list[int], size: int, most: int, seed: int) -> Iterator[tuple[int, ...]]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from headgate.topology.cluster import Topic, Topology
+from headgate.topology.exact_load import ExactLoad, exact
 from headgate.topology.lints import Lint, lints_of
 from headgate.topology.masks import NodeBits, Spread
 from headgate.topology.overlaps import Overlaps
@@ -23,18 +24,18 @@ class TopicStanding:
 class Loads:
     """Traffic per node, by partitioner."""
 
-    default: dict[int, float]
-    node: dict[int, float]
+    default: ExactLoad
+    node: ExactLoad
 
     def count(self, spread: Spread, sign: int) -> None:
         """Add or take away what one topic brings."""
         if not spread.counts:
             return
-        per_partition = sign * spread.rate / spread.led
-        per_node = sign * spread.rate / len(spread.counts)
+        per_partition = sign * exact(spread.rate / spread.led)
+        per_node = sign * exact(spread.rate / len(spread.counts))
         for node, count in spread.counts.items():
-            self.default[node] += per_partition * count
-            self.node[node] += per_node
+            self.default.add(node, per_partition * count)
+            self.node.add(node, per_node)
 
     def copy(self) -> "Loads":
         return Loads(self.default.copy(), self.node.copy())
@@ -51,7 +52,7 @@ class Standing:
         self.lints: dict[Lint, set[str]] = {lint: set() for lint in Lint}
         self.leaders = dict.fromkeys(self.bits.ids, 0)
         self.topics_led = dict.fromkeys(self.bits.ids, 0)
-        self.loads = Loads(dict.fromkeys(self.bits.ids, 0.0), dict.fromkeys(self.bits.ids, 0.0))
+        self.loads = Loads(ExactLoad(self.bits.ids), ExactLoad(self.bits.ids))
         for topic in topology.topics:
             self.swap(topic.name, TopicStanding.of(topic, self.bits))
 

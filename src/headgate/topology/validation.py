@@ -1,9 +1,13 @@
 """What a cluster cannot be (B-3), named so that its author finds the place."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 from headgate.topology.cluster import Partition, Topic, Topology
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""Kafka's rule; `.` and `..` are none either."""
 
 
 def problems(topology: Topology) -> list[str]:
@@ -20,6 +24,8 @@ def _problems(topology: Topology) -> Iterator[str]:
     names = Counter(topic.name for topic in topology.topics)
     yield from (f"topic {name} is listed {n} times" for name, n in names.items() if n > 1)
     for topic in topology.topics:
+        if topic.name in (".", "..") or not _TOPIC_NAME.fullmatch(topic.name):
+            yield f"topic {_listed(topic.name)}: names have 1 to 249 of the letters a-z, A-Z, 0-9, '.', '_' and '-'"
         yield from _of_topic(topic)
         for partition in topic.partitions:
             yield from (f"{topic.name}-{partition.index}: {what}" for what in _of_partition(partition, known, online))
