@@ -3,9 +3,8 @@
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import count
 
 import pytest
 
@@ -13,7 +12,7 @@ from headgate.errors import ConfigError
 from headgate.producers.inflight import JoinShortestOf, LatencyWeighted, SqfInflight
 from headgate.producers.murmur2 import murmur2, partition_of_key
 from headgate.producers.node import NodeRoundRobin, NodeThenKey
-from headgate.producers.nodes import NodeState, Usage
+from headgate.producers.nodes import Usage
 from headgate.producers.protocol import ClusterView, Partitioner
 from headgate.producers.registry import build_partitioner
 from headgate.producers.round_robin import DefaultRoundRobin, Improved
@@ -140,11 +139,37 @@ def test_counters_that_reach_their_limit_change_no_choice() -> None:
 
 
 def test_usage_far_apart_is_halved_and_keeps_its_order() -> None:
-    leads: dict[str, tuple[tuple[int, ...], count[int]]] = {"A": ((0,), count())}
-    used = [(1, 100.0, leads), (2, 90.0, leads), (3, 10.0, leads)]
-    nodes = [*(NodeState(id, Usage(usage), led) for id, usage, led in used), NodeState(4, Usage())]
-    shrink(nodes, limit=100)
-    assert [node.usage.value for node in nodes] == [45.0, 40.0, 0.0, 0.0]
+    """Node 4 leads nothing: it stays low and does not set the least, which is 10."""
+    usages = {1: Usage(100.0), 2: Usage(90.0), 3: Usage(10.0), 4: Usage()}
+    shrink(usages, frozenset({1, 2, 3}), limit=100)
+    assert [usage.value for usage in usages.values()] == [45.0, 40.0, 0.0, 0.0]
+
+
+def one_by_one(sqf: ShortestQueueFirst, view: ClusterView, records: int) -> Counter[int]:
+    return sent(sqf, "A", view, records)
+
+
+def bound(sqf: ShortestQueueFirst, view: ClusterView, records: int) -> Counter[int]:
+    choose = sqf.bound("A", view)
+    assert choose is not None
+    return Counter(choose() for _ in range(records))
+
+
+def ahead(sqf: ShortestQueueFirst, view: ClusterView, records: int) -> Counter[int]:
+    return Counter(sqf.ahead("A", view, records))
+
+
+@pytest.mark.parametrize("send", [one_by_one, bound, ahead])
+def test_a_node_that_was_away_when_counters_came_down_gets_its_share(
+    send: Callable[[ShortestQueueFirst, ClusterView, int], Counter[int]],
+) -> None:
+    """B-33, B-34: 90 for each of three nodes, then the limit of 100 is reached without node 3. Left at 90 it would get
+    none of the next 90."""
+    three = cluster({"A": [[1, 2], [2, 1], [3, 1]]})
+    sqf = ShortestQueueFirst(limit=100, start=zero)
+    assert send(sqf, ClusterView.of(three), 270) == {0: 90, 1: 90, 2: 90}
+    send(sqf, ClusterView.of(failed(three, [3])), 40)
+    assert send(sqf, ClusterView.of(three), 90) == {0: 30, 1: 30, 2: 30}
 
 
 def test_a_node_that_comes_back_gets_its_share_and_not_everything() -> None:
@@ -173,6 +198,17 @@ def shared_by_three(sqf: ShortestQueueFirst) -> None:
         for topic in ("X", "Z", "Y"):
             sqf.partition(topic, None, b"", views[topic])
     assert list(sqf.usage(views["X"]).values()) == pytest.approx([7_500] * 4, abs=2)
+
+
+def test_counters_that_come_down_keep_the_order_of_nodes_that_another_producer_writes_to() -> None:
+    """B-33, B-36: 99 each for X's nodes 1 and 2, 10 each for Y's 3 and 4. Node 1 reaches the limit of 100: 90, 89,
+    0, 0, and halved 45, 44.5, 0, 0. So the next 44 of Z, on nodes 2 and 3, are node 3's."""
+    sqf, views = ShortestQueueFirst(limit=100, start=zero), views_of_producers(cluster(CHAIN, nodes=4))
+    sent(sqf, "Y", views["Y"], 20)
+    sent(sqf, "X", views["X"], 198)
+    sent(sqf, "X", views["X"], 1)
+    assert list(sqf.usage(views["X"]).values()) == [45.0, 44.5, 0.0, 0.0]
+    assert sent(sqf, "Z", views["Z"], 44) == {1: 44}
 
 
 def test_producers_that_share_an_sqf_keep_each_others_weights_when_the_topology_changes() -> None:
