@@ -4,7 +4,11 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
+from typing import Any, TypeVar
 
 import pytest
 
@@ -20,6 +24,9 @@ from headgate.producers.sqf import ShortestQueueFirst, shrink
 from headgate.topology.cluster import Topology
 from headgate.topology.failures import failed, recovered
 from tests.topologies import cluster
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 U = cluster({"A": [[1, 2], [2, 1], [2, 1]]}, nodes=2)
 """Node 1 leads one partition, node 2 the other two."""
@@ -68,24 +75,38 @@ def test_a_key_keeps_its_partition_while_its_leader_is_away() -> None:
     assert {DefaultRoundRobin().partition("A", None, b"", without) for _ in keys} == {1}
 
 
+class AskedAtOnce(dict[K, T]):
+    """Threads that ask for something the first time all get their answer before any of them goes on; after the deadline
+    they go on all the same."""
+
+    def __init__(self, threads: int, deadline_s: float = 30.0) -> None:
+        super().__init__()
+        self._barrier, self._deadline_s = threading.Barrier(threads), deadline_s
+        self._asked: set[tuple[int, K]] = set()
+
+    def get(self, key: K, default: T | None = None) -> T | None:  # type: ignore[override]
+        found, first = super().get(key, default), (threading.get_ident(), key) not in self._asked
+        if first:
+            self._asked.add((threading.get_ident(), key))
+            with suppress(threading.BrokenBarrierError):
+                self._barrier.wait(self._deadline_s)
+        return found
+
+
 @pytest.mark.parametrize("kind", [DefaultRoundRobin, Improved])
 def test_producers_that_race_for_a_new_topic_share_one_counter(kind: type[DefaultRoundRobin | Improved]) -> None:
-    """B-29: with two counters the sixteen records of eight threads would not be spread evenly."""
-    view = ClusterView.of(cluster({f"t{n}": [[1], [1], [1], [1]] for n in range(50)}, nodes=1))
-    partitioner, barrier = kind(zero), threading.Barrier(8)
-    chosen: list[tuple[str, int]] = []
+    """B-29: eight threads find no counter, then each sends two records: with two counters the sixteen would not be
+    spread evenly."""
+    view = ClusterView.of(cluster({"A": [[1], [1], [1], [1]]}, nodes=1))
+    partitioner = kind(zero)
+    partitioner._counters[""] = AskedAtOnce[str, Any](8)
 
-    def produce() -> None:
-        barrier.wait()
-        for topic in view.partitions:
-            chosen.extend((topic, partitioner.partition(topic, None, b"", view)) for _ in range(2))
+    def produce() -> list[int]:
+        return [partitioner.partition("A", None, b"", view) for _ in range(2)]
 
-    threads = [threading.Thread(target=produce) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert set(Counter(chosen).values()) == {4}
+    with ThreadPoolExecutor(8) as threads:
+        chosen = [done.result() for done in [threads.submit(produce) for _ in range(8)]]
+    assert Counter(chain(*chosen)) == dict.fromkeys(range(4), 4)
 
 
 @pytest.mark.parametrize("kind", [NodeRoundRobin, ShortestQueueFirst, SqfInflight])
@@ -209,6 +230,16 @@ def test_counters_that_come_down_keep_the_order_of_nodes_that_another_producer_w
     sent(sqf, "X", views["X"], 1)
     assert list(sqf.usage(views["X"]).values()) == [45.0, 44.5, 0.0, 0.0]
     assert sent(sqf, "Z", views["Z"], 44) == {1: 44}
+
+
+def test_first_views_of_producers_that_share_an_sqf_count_a_node_once() -> None:
+    """B-36: both look for node 1's usage before either has made it, if nothing keeps one of them waiting."""
+    topology, sqf = cluster({"A": [[1]], "B": [[1]]}, nodes=1), ShortestQueueFirst(start=zero)
+    sqf._maps._usages[""] = AskedAtOnce[int, Usage](2, deadline_s=0.2)
+    views = views_of_producers(topology)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda topic: sqf.partition(topic, None, b"", views[topic]), "AB"))
+    assert [sqf.usage(view) for view in views.values()] == [{1: 2}, {1: 2}]
 
 
 def test_producers_that_share_an_sqf_keep_each_others_weights_when_the_topology_changes() -> None:

@@ -1,5 +1,6 @@
 """A cluster as seen by partitioners that balance nodes: every node, what it leads, and how much it was sent."""
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -83,6 +84,7 @@ class NodeMaps:
         self._usages: dict[str, dict[int, Usage]] = {}
         """By cluster, every node that was ever seen, since one that left may come back."""
         self._counters: dict[tuple[str, int, str], count[int]] = {}
+        self._making = threading.Lock()
         self._last: tuple[ClusterView | None, Maps] = (None, Maps({}, {}))
 
     def of(self, cluster: ClusterView) -> Maps:
@@ -92,7 +94,10 @@ class NodeMaps:
             return maps
         known = self._maps.get(cluster)
         if known is None:
-            known = self._maps[cluster] = self._made(cluster)
+            with self._making:  # or two producers' first views would each count a node of both for themselves
+                known = self._maps.get(cluster)
+                if known is None:
+                    known = self._maps[cluster] = self._made(cluster)
         self._last = (cluster, known)
         return known
 
@@ -128,7 +133,8 @@ class NodeMaps:
 
     def everybody(self, cluster: str) -> tuple[dict[int, Usage], NodeSet]:
         """Of every node that was ever seen, and those that lead something for one of the producers."""
-        return self._usages[cluster], self._last_leaders.of(cluster) - self._away[cluster]
+        with self._making:
+            return dict(self._usages[cluster]), self._last_leaders.of(cluster) - self._away[cluster]
 
 
 def least_of(usages: Mapping[int, Usage], nodes: Iterable[int]) -> float:
