@@ -67,7 +67,7 @@ class ShortestQueueFirst:
             return self._offline.bound(topic, cluster)
         if self._count_bytes:
             return None
-        limit, name = self._limit, cluster.cluster
+        name, limit = cluster.cluster, float(self._limit)  # a float and an int take longer to add and compare
         first, *others = [(node.usage, node.rotation(topic).__next__) for node in nodes]
 
         def choose() -> int:
@@ -76,7 +76,7 @@ class ShortestQueueFirst:
             for usage, turns in others:
                 if usage.value < least:
                     chosen, rotates, least = usage, turns, usage.value
-            chosen.value += 1  # not least + 1: threads that ran since `least` was read have counted, too
+            chosen.value += 1.0  # not least + 1: threads that ran since `least` was read have counted, too
             if chosen.value >= limit:
                 self._shrink(name)
             return rotates()
