@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.offsets import end_offsets, group_offsets
 from headgate.model import TopicPartition as At
 from headgate.producers.fallback import FallbackProducer
+from headgate.producers.protocol import Partitioner
 from headgate.producers.registry import build_partitioner
 from tests.eventually import eventually
 
@@ -43,6 +45,9 @@ LEADERS = {1: (0,), 2: (1, 2), 3: (3,)}
 GROUP = "collect"
 SOURCES = [At(topic, p) for topic in (SPREAD, KEYED) for p in range(PARTITIONS)]
 TARGETS = [At(SPREAD, p) for p in range(4)] + [At(KEYED, p) for p in range(PARTITIONS)]
+
+WAYS = {"together": [1 / 3, 1 / 3, 1 / 3], "apart": [1 / 4, 1 / 2, 1 / 4], "host": [1 / 3, 1 / 3, 1 / 3]}
+"""Of two overlapping topics' records, what each of three nodes gets, by how forwarders count."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +247,58 @@ def test_who_stops_says_what_it_did_and_how_long_records_took(story: Story) -> N
         assert said["records"] > 300
         assert (said["in_flight"], said["skipped"]) == (0, 0)
         assert 0 < said["delay_p50_s"] <= said["delay_p99_s"] <= said["delay_max_s"]
+
+
+def test_forwarders_that_count_together_level_an_overlap_and_those_that_count_apart_do_not(
+    broker: EmbeddedKafka, main: EmbeddedKafka, tmp_path: Path, unique: str
+) -> None:
+    """B-42 with B-25's loads: as much for A, on nodes 1 and 2, as for B, on 2 and 3. One forwarder levels the nodes, a
+    third each, and so do two on one host. Two with a count each halve their own topic: a quarter, a half, a quarter."""
+    at_collector: dict[str, Any] = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
+    at_main: dict[str, Any] = {"bootstrap.servers": main.bootstrap, "log_level": 0}
+    nodes = {f"{unique}-{way}-{name}": led for way in WAYS for name, led in (("a", (1, 2)), ("b", (2, 3)))}
+    create(at_collector, *(NewTopic(topic, 1, 1) for topic in nodes))
+    create(at_main, *(NewTopic(topic, 2, replica_assignment=[[n] for n in led]) for topic, led in nodes.items()))
+    ends = partial(end_offsets, AdminClient(at_main), [At(topic, p) for topic in nodes for p in range(2)])
+    stop = threading.Event()
+
+    def forward(partitioner: Partitioner, *names: str) -> None:
+        topics = tuple(f"{unique}-{name}" for name in names)
+        route, limits = Route(at_collector, at_main, Wanted(topics), create=False), Limits(tell_every_s=0.1)
+        producer = open_producer(at_main, partitioner, limits.in_flight_records)
+        reading = consumer_settings(at_collector, topics[0])
+        Forwarder(reading, producer, KeepKeys(), route, limits, lambda _: None).run(stop)
+
+    def write(records: int) -> None:
+        for _ in range(records):
+            for topic in nodes:
+                producer.produce(topic, b"record")
+        assert producer.flush(30) == 0
+
+    def forwarded(of_each: int) -> bool:
+        return sum(ends().values()) == of_each * len(nodes)
+
+    producer = Producer(at_collector)
+    with ThreadPoolExecutor(5) as threads:
+        running = [threads.submit(forward, build_partitioner("sqf"), "together-a", "together-b")]
+        for name in ("a", "b"):
+            on_this_host = build_partitioner("sqf-host", {"folder": tmp_path})
+            running.append(threads.submit(forward, build_partitioner("sqf"), f"apart-{name}"))
+            running.append(threads.submit(forward, on_this_host, f"host-{name}"))
+        try:
+            for written in range(100, 1_501, 100):  # or one topic could be far ahead, and no count level them (A-5)
+                write(100)
+                eventually(partial(forwarded, written), "all is forwarded")
+        finally:
+            stop.set()
+        for done in running:
+            done.result(60)
+    for way, shares in WAYS.items():
+        got = Counter[int]()
+        for at, records in ends().items():
+            if way in at.topic:
+                got[nodes[at.topic][at.partition]] += records
+        assert [got[node] / 3_000 for node in (1, 2, 3)] == pytest.approx(shares, abs=0.05), way
 
 
 def test_a_topic_that_appears_later_is_forwarded_too(broker: EmbeddedKafka, main: EmbeddedKafka, unique: str) -> None:

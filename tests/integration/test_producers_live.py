@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.producers.confluent import BalancedProducer
@@ -28,6 +30,12 @@ WITHOUT_2: Leaders = {1: (0, 2), 3: (1, 3)}
 PHASES = {"before": HEALTHY, "away": WITHOUT_2, "back": HEALTHY}
 NAMES = ("node", "sqf", "sqf-inflight")
 RECORDS = 600
+TASKS = 3
+DURING = 3_000
+"""Rows of the batch in whose midst node 2 is killed."""
+BATCH = 90
+"""Rows of a stream's batch: the nodes that lead, two or three, divide them."""
+BALANCES = ("node", "sqf")
 QUIET = {"log_level": 0}
 
 
@@ -37,7 +45,11 @@ class Story:
     """By partitioner and phase, records per partition."""
     errors: list[object] = field(default_factory=list)
     sent_meanwhile: int = 0
-    batches: int = 0
+    killed_within_a_batch: bool = False
+    batches: dict[str, int] = field(default_factory=dict)
+    """By balance, batches of its stream."""
+    settled: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By balance and phase, a batch of the stream that began after another whole one with the same leaders."""
     found: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
     """By topic, what is in Kafka: partition and value, in the order of each partition."""
 
@@ -48,62 +60,65 @@ def story(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iter
         yield told(kafka, spark, tmp_path_factory.mktemp("stream"))
 
 
-def told(kafka: EmbeddedKafka, spark: SparkSession, checkpoint: Path) -> Story:
+def told(kafka: EmbeddedKafka, spark: SparkSession, checkpoints: Path) -> Story:
     story = Story()
     brokers: dict[str, str | int | float | bool] = {"bootstrap.servers": kafka.bootstrap, **QUIET}
     admin = AdminClient(brokers)
-    topics = [*NAMES, "meanwhile", "spark-node", "spark-sqf", "stream"]
+    spark_topics = [f"{kind}-{name}" for kind in ("spark", "stream") for name in BALANCES]
+    topics = [*NAMES, "meanwhile", "during", *spark_topics]
     for made in admin.create_topics([NewTopic(t, len(REPLICAS), replica_assignment=REPLICAS) for t in topics]).values():
         made.result(30)
     safe = {**brokers, "acks": "all", "enable.idempotence": True, "linger.ms": 5}
     producers = {name: BalancedProducer(safe, partitioner=name) for name in NAMES}
-    sinks = {name: BalancedSink({"kafka.bootstrap.servers": kafka.bootstrap}, name) for name in ("node", "sqf")}
+    sinks = {name: BalancedSink({"kafka.bootstrap.servers": kafka.bootstrap}, name) for name in BALANCES}
 
     over = threading.Event()
     meanwhile = threading.Thread(target=produce_until, args=(over, BalancedProducer(safe, partitioner="node"), story))
     meanwhile.start()
-    stream = (
-        spark.readStream.format("rate-micro-batch")
-        .options(rowsPerBatch=90, numPartitions=1)
-        .load()
-        .selectExpr("CAST(value AS STRING) AS value")
-        .writeStream.foreachBatch(sinks["node"].each_batch("stream"))
-        .option("checkpointLocation", str(checkpoint))
-        .start()
-    )
+    streams = {name: stream_of(spark, kafka.bootstrap, name, checkpoints / name) for name in BALANCES}
 
     def write(phase: str) -> None:
         for name, producer in producers.items():
             eventually(partial(leads, producer, name, PHASES[phase]), f"{name} knows who leads {phase}")
             story.delivered[name, phase] = sent(producer, name, story.errors)
+        eventually(lambda: led_as(admin, topics, PHASES[phase]), f"brokers know who leads {phase}")
         for name, sink in sinks.items():
-            rows = spark.range(0, RECORDS, 1, 3).selectExpr(f"CONCAT('{phase} ', id) AS value")
+            rows = spark.range(0, RECORDS, 1, TASKS).selectExpr(f"CONCAT('{phase} ', id) AS value")
             sink.write(rows, f"spark-{name}")
 
-    def batches() -> int:
-        progress = stream.lastProgress
-        return int(progress["batchId"]) + 1 if progress else 0
+    def settle(phase: str) -> None:
+        for name, batches in {name: batches_of(stream) for name, stream in streams.items()}.items():
+            story.settled[name, phase] = batches + 2
+        for name, stream in streams.items():
+            eventually(partial(has_done, stream, story.settled[name, phase]), f"the stream goes on {phase}")
 
-    def another_batch() -> None:
-        last = batches()
-        eventually(lambda: batches() > last + 1, "the stream goes on")
+    def kill_within_a_batch() -> None:
+        """A row takes a millisecond, so the batch takes a second at least."""
+        slow = spark.range(0, DURING, 1, TASKS).where("java_method('java.lang.Thread', 'sleep', 1L) IS NOT NULL")
+        with ThreadPoolExecutor(1) as aside:
+            writing = aside.submit(sinks["node"].write, slow.selectExpr("CAST(id AS STRING) AS value"), "during")
+            eventually(lambda: read(kafka.bootstrap, "during"), "the batch has begun to write")
+            kafka.kill(2)
+            story.killed_within_a_batch = not writing.done()
+            writing.result(120)
 
     for producer, name in zip(producers.values(), NAMES, strict=True):
         producer.produce(name, b"first")
         assert producer.flush(30) == 0
     write("before")
-    another_batch()
-    kafka.kill(2)
+    settle("before")
+    kill_within_a_batch()
     write("away")
-    another_batch()
+    settle("away")
     kafka.start()
     wanted = [TopicPartition(topic, p) for topic in topics for p in range(4)]
     eventually(lambda: in_sync(admin, topics), "node 2 is in sync")
     admin.elect_leaders(ElectionType.PREFERRED, wanted).result(30)
     write("back")
-    another_batch()
-    story.batches = batches()
-    stream.stop()
+    settle("back")
+    for name, stream in streams.items():
+        story.batches[name] = batches_of(stream)
+        stream.stop()
     over.set()
     meanwhile.join(60)
     story.found = {topic: read(kafka.bootstrap, topic) for topic in topics}
@@ -111,6 +126,29 @@ def told(kafka: EmbeddedKafka, spark: SparkSession, checkpoint: Path) -> Story:
         counts = Counter(p for p, value in story.found[name] if value.startswith(phase.encode()))
         story.delivered[name, phase] = counts
     return story
+
+
+def stream_of(spark: SparkSession, bootstrap: str, name: str, checkpoint: Path) -> StreamingQuery:
+    """Numbered rows in one task, so that they are in order within a partition."""
+    sink = BalancedSink({"kafka.bootstrap.servers": bootstrap}, name)
+    return (
+        spark.readStream.format("rate-micro-batch")
+        .options(rowsPerBatch=BATCH, numPartitions=1)
+        .load()
+        .selectExpr("CAST(value AS STRING) AS value")
+        .writeStream.foreachBatch(sink.each_batch(f"stream-{name}"))
+        .option("checkpointLocation", str(checkpoint))
+        .start()
+    )
+
+
+def batches_of(stream: StreamingQuery) -> int:
+    progress = stream.lastProgress
+    return int(progress["batchId"]) + 1 if progress else 0
+
+
+def has_done(stream: StreamingQuery, batch: int) -> bool:
+    return batches_of(stream) > batch
 
 
 def produce_until(over: threading.Event, producer: BalancedProducer, story: Story) -> None:
@@ -145,6 +183,11 @@ def sent(producer: BalancedProducer, topic: str, errors: list[object]) -> Counte
 
 def leads(producer: BalancedProducer, topic: str, leaders: Leaders) -> bool:
     return producer.view is not None and producer.view.leaders.get(topic) == leaders
+
+
+def led_as(admin: AdminClient, topics: list[str], leaders: Leaders) -> bool:
+    known, wanted = admin.list_topics(timeout=10).topics, {p: node for node, led in leaders.items() for p in led}
+    return all({p: at.leader for p, at in known[topic].partitions.items()} == wanted for topic in topics)
 
 
 def in_sync(admin: AdminClient, topics: list[str]) -> bool:
@@ -213,12 +256,51 @@ def test_no_record_was_lost_or_out_of_order(story: Story) -> None:
         assert min(values[str(n).encode()] for n in range(RECORDS)) >= len(PHASES)
 
 
-def test_no_row_of_a_batch_or_stream_was_lost_or_out_of_order(story: Story) -> None:
-    for name in ("spark-node", "spark-sqf"):
-        rows = Counter(value.decode() for _, value in story.found[name])
-        assert rows.keys() == {f"{phase} {n}" for phase in PHASES for n in range(RECORDS)}
-    streamed = [(p, int(value)) for p, value in story.found["stream"]]
-    assert {n for _, n in streamed} >= set(range(90 * story.batches))
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", BALANCES)
+def test_a_streams_batches_are_spread_the_same_way(story: Story, name: str, phase: str) -> None:
+    """B-41: 30 of 90 rows for each of three nodes, 45 for each of two, in a batch that began when leaders had settled.
+    Shares of `sqf` are in thousandths."""
+    first = BATCH * story.settled[name, phase]
+    rows = Counter(p for p, value in story.found[f"stream-{name}"] if first <= int(value) < first + BATCH)
+    nodes = per_node(rows, phase)
+    assert sum(nodes) == BATCH
+    assert max(nodes) - min(nodes) <= (0 if name == "node" else 3)
+
+
+def numbers_of(story: Story, topic: str, phase: str = "") -> list[tuple[int, int]]:
+    """Partition and number of each row of that phase."""
+    found = ((p, value.decode().removeprefix(f"{phase} ")) for p, value in story.found[topic])
+    return [(p, int(number)) for p, number in found if number.isdecimal()]
+
+
+def first_seen_in_order(rows: list[tuple[int, int]], in_a_task: int) -> bool:
+    """Within a partition, the rows of each task. A task that is repeated after a failure repeats its rows."""
+    seen: dict[tuple[int, int], dict[int, None]] = {}
+    for partition, number in rows:
+        seen.setdefault((partition, number // in_a_task), {})[number] = None
+    return all(list(numbers) == sorted(numbers) for numbers in seen.values())
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", BALANCES)
+def test_no_row_of_a_batch_was_lost_or_out_of_order(story: Story, name: str, phase: str) -> None:
+    rows = numbers_of(story, f"spark-{name}", phase)
+    assert {n for _, n in rows} == set(range(RECORDS))
+    assert first_seen_in_order(rows, RECORDS // TASKS)
+
+
+def test_no_row_of_a_batch_was_lost_or_out_of_order_when_a_node_was_killed_in_its_midst(story: Story) -> None:
+    assert story.killed_within_a_batch
+    rows = numbers_of(story, "during")
+    assert {n for _, n in rows} == set(range(DURING))
+    assert first_seen_in_order(rows, DURING // TASKS)
+
+
+@pytest.mark.parametrize("name", BALANCES)
+def test_no_row_of_a_stream_was_lost_or_out_of_order(story: Story, name: str) -> None:
+    streamed = numbers_of(story, f"stream-{name}")
+    assert {n for _, n in streamed} >= set(range(BATCH * story.batches[name]))
     for partition in range(len(REPLICAS)):
         numbers = [n for p, n in streamed if p == partition]
         assert numbers == sorted(numbers)

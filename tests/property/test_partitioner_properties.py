@@ -1,6 +1,6 @@
 """What producers use for every record is held against the partitioners as published."""
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import replace
 from itertools import product
 
@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.producers.inflight import LatencyWeighted
+from headgate.producers.nodes import NodeState, Usage
 from headgate.producers.protocol import Bindable, ClusterView, Forgiving
 from headgate.producers.registry import build_partitioner
 from headgate.producers.sqf import ShortestQueueFirst, shortest_first, turns_behind
@@ -115,6 +117,18 @@ def test_a_shared_sqf_sends_what_the_load_model_predicts(topology: Topology, dat
     predicted = shared_sqf_load(list(spreads_of(topology, NodeBits.of(topology)).values()), nodes).load
     for node, used in sqf.usage(view).items():
         assert used / 4_000 == pytest.approx(predicted[node] / sum(rates), abs=0.005)
+
+
+@given(data=st.data(), answers=st.integers(0, 10_000), forget_after=st.integers(1, 2_000))
+def test_latency_weighted_chooses_as_defined(data: st.DataObject, answers: int, forget_after: int) -> None:
+    weighted = LatencyWeighted(forget_after=forget_after)
+    weighted._answers = answers
+    latency_s = st.none() | st.floats(0, 60)
+    usage = st.builds(
+        Usage, st.just(0.0), st.integers(0, 5).map(lambda n: deque([None] * n)), latency_s, st.integers(0, answers)
+    )
+    nodes = [NodeState(id, usage) for id, usage in enumerate(data.draw(st.lists(usage, min_size=1, max_size=6)))]
+    assert weighted._chosen(nodes) is weighted.defined_choice(nodes)
 
 
 halves = st.integers(0, 100).map(lambda n: n / 2)

@@ -39,26 +39,38 @@ class Reports:
         self.partitions.append(message.partition())
 
 
-def spread(producer: BalancedProducer, partitions: list[int]) -> int:
+def spread(producer: BalancedProducer, partitions: list[int], topic: str = "t") -> int:
     """By how many records the nodes that lead the topic differ; that cluster draws leaders at random."""
     assert producer.view is not None
     counts = Counter(partitions)
-    nodes = [sum(counts[p] for p in led) for led in producer.view.leaders["t"].values()]
+    nodes = [sum(counts[p] for p in led) for led in producer.view.leaders[topic].values()]
     assert sum(nodes) == len(partitions)
     return max(nodes) - min(nodes)
 
 
-@pytest.mark.parametrize("name", ["node", "sqf", "sqf-inflight", "latency-weighted", "jsq"])
-def test_nodes_get_the_same(name: str) -> None:
+def led_by_all(producer: Producer) -> str:
+    """A topic that all three nodes lead, so one of them leads two partitions."""
+    for name in (f"t{n}" for n in range(1_000)):
+        partitions = producer.list_topics(name, timeout=30).topics[name].partitions.values()
+        if {p.leader for p in partitions} == {1, 2, 3}:
+            return name
+    raise AssertionError("no topic is led by all nodes")
+
+
+@pytest.mark.parametrize(
+    ("name", "at_most"), [("node", 1), ("sqf", 1), ("sqf-inflight", 1), ("latency-weighted", 1), ("jsq", 12)]
+)
+def test_nodes_get_the_same(name: str, at_most: int) -> None:
+    """No report is served until the end, so to those that listen everything is on its way, and no latency is known.
+
+    `jsq` never chooses the fullest of three nodes unless it draws two that are equal: nodes further apart come closer
+    in two of three draws. Drawing alone, without a look at what is on its way, leaves them 40 and more apart."""
     producer, reports = BalancedProducer(IN_MEMORY, partitioner=name), Reports()
-    for _ in range(300):
-        producer.produce("t", b"x", on_delivery=reports)
-        if name not in ("node", "sqf"):
-            producer.flush(30)  # one at a time, so that all nodes are equally free
+    topic = led_by_all(producer)
+    for _ in range(3_000):
+        producer.produce(topic, b"x", on_delivery=reports)
     assert producer.flush(30) == 0
-    assert len(reports.partitions) == 300
-    if name in ("node", "sqf"):
-        assert spread(producer, reports.partitions) <= 1
+    assert spread(producer, reports.partitions, topic) <= at_most
 
 
 def test_without_a_name_it_is_round_robin_and_keys_go_where_java_puts_them() -> None:

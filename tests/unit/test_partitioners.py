@@ -3,9 +3,12 @@
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
-from itertools import count
+from itertools import chain
+from typing import Any, TypeVar
 
 import pytest
 
@@ -13,7 +16,7 @@ from headgate.errors import ConfigError
 from headgate.producers.inflight import JoinShortestOf, LatencyWeighted, SqfInflight
 from headgate.producers.murmur2 import murmur2, partition_of_key
 from headgate.producers.node import NodeRoundRobin, NodeThenKey
-from headgate.producers.nodes import NodeState, Usage
+from headgate.producers.nodes import Usage
 from headgate.producers.protocol import ClusterView, Partitioner
 from headgate.producers.registry import build_partitioner
 from headgate.producers.round_robin import DefaultRoundRobin, Improved
@@ -21,6 +24,9 @@ from headgate.producers.sqf import ShortestQueueFirst, shrink
 from headgate.topology.cluster import Topology
 from headgate.topology.failures import failed, recovered
 from tests.topologies import cluster
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 U = cluster({"A": [[1, 2], [2, 1], [2, 1]]}, nodes=2)
 """Node 1 leads one partition, node 2 the other two."""
@@ -69,24 +75,38 @@ def test_a_key_keeps_its_partition_while_its_leader_is_away() -> None:
     assert {DefaultRoundRobin().partition("A", None, b"", without) for _ in keys} == {1}
 
 
+class AskedAtOnce(dict[K, T]):
+    """Threads that ask for something the first time all get their answer before any of them goes on; after the deadline
+    they go on all the same."""
+
+    def __init__(self, threads: int, deadline_s: float = 30.0) -> None:
+        super().__init__()
+        self._barrier, self._deadline_s = threading.Barrier(threads), deadline_s
+        self._asked: set[tuple[int, K]] = set()
+
+    def get(self, key: K, default: T | None = None) -> T | None:  # type: ignore[override]
+        found, first = super().get(key, default), (threading.get_ident(), key) not in self._asked
+        if first:
+            self._asked.add((threading.get_ident(), key))
+            with suppress(threading.BrokenBarrierError):
+                self._barrier.wait(self._deadline_s)
+        return found
+
+
 @pytest.mark.parametrize("kind", [DefaultRoundRobin, Improved])
 def test_producers_that_race_for_a_new_topic_share_one_counter(kind: type[DefaultRoundRobin | Improved]) -> None:
-    """B-29: with two counters the sixteen records of eight threads would not be spread evenly."""
-    view = ClusterView.of(cluster({f"t{n}": [[1], [1], [1], [1]] for n in range(50)}, nodes=1))
-    partitioner, barrier = kind(zero), threading.Barrier(8)
-    chosen: list[tuple[str, int]] = []
+    """B-29: eight threads find no counter, then each sends two records: with two counters the sixteen would not be
+    spread evenly."""
+    view = ClusterView.of(cluster({"A": [[1], [1], [1], [1]]}, nodes=1))
+    partitioner = kind(zero)
+    partitioner._counters[""] = AskedAtOnce[str, Any](8)
 
-    def produce() -> None:
-        barrier.wait()
-        for topic in view.partitions:
-            chosen.extend((topic, partitioner.partition(topic, None, b"", view)) for _ in range(2))
+    def produce() -> list[int]:
+        return [partitioner.partition("A", None, b"", view) for _ in range(2)]
 
-    threads = [threading.Thread(target=produce) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert set(Counter(chosen).values()) == {4}
+    with ThreadPoolExecutor(8) as threads:
+        chosen = [done.result() for done in [threads.submit(produce) for _ in range(8)]]
+    assert Counter(chain(*chosen)) == dict.fromkeys(range(4), 4)
 
 
 @pytest.mark.parametrize("kind", [NodeRoundRobin, ShortestQueueFirst, SqfInflight])
@@ -140,11 +160,37 @@ def test_counters_that_reach_their_limit_change_no_choice() -> None:
 
 
 def test_usage_far_apart_is_halved_and_keeps_its_order() -> None:
-    leads: dict[str, tuple[tuple[int, ...], count[int]]] = {"A": ((0,), count())}
-    used = [(1, 100.0, leads), (2, 90.0, leads), (3, 10.0, leads)]
-    nodes = [*(NodeState(id, Usage(usage), led) for id, usage, led in used), NodeState(4, Usage())]
-    shrink(nodes, limit=100)
-    assert [node.usage.value for node in nodes] == [45.0, 40.0, 0.0, 0.0]
+    """Node 4 leads nothing: it stays low and does not set the least, which is 10."""
+    usages = {1: Usage(100.0), 2: Usage(90.0), 3: Usage(10.0), 4: Usage()}
+    shrink(usages, frozenset({1, 2, 3}), limit=100)
+    assert [usage.value for usage in usages.values()] == [45.0, 40.0, 0.0, 0.0]
+
+
+def one_by_one(sqf: ShortestQueueFirst, view: ClusterView, records: int) -> Counter[int]:
+    return sent(sqf, "A", view, records)
+
+
+def bound(sqf: ShortestQueueFirst, view: ClusterView, records: int) -> Counter[int]:
+    choose = sqf.bound("A", view)
+    assert choose is not None
+    return Counter(choose() for _ in range(records))
+
+
+def ahead(sqf: ShortestQueueFirst, view: ClusterView, records: int) -> Counter[int]:
+    return Counter(sqf.ahead("A", view, records))
+
+
+@pytest.mark.parametrize("send", [one_by_one, bound, ahead])
+def test_a_node_that_was_away_when_counters_came_down_gets_its_share(
+    send: Callable[[ShortestQueueFirst, ClusterView, int], Counter[int]],
+) -> None:
+    """B-33, B-34: 90 for each of three nodes, then the limit of 100 is reached without node 3. Left at 90 it would get
+    none of the next 90."""
+    three = cluster({"A": [[1, 2], [2, 1], [3, 1]]})
+    sqf = ShortestQueueFirst(limit=100, start=zero)
+    assert send(sqf, ClusterView.of(three), 270) == {0: 90, 1: 90, 2: 90}
+    send(sqf, ClusterView.of(failed(three, [3])), 40)
+    assert send(sqf, ClusterView.of(three), 90) == {0: 30, 1: 30, 2: 30}
 
 
 def test_a_node_that_comes_back_gets_its_share_and_not_everything() -> None:
@@ -173,6 +219,27 @@ def shared_by_three(sqf: ShortestQueueFirst) -> None:
         for topic in ("X", "Z", "Y"):
             sqf.partition(topic, None, b"", views[topic])
     assert list(sqf.usage(views["X"]).values()) == pytest.approx([7_500] * 4, abs=2)
+
+
+def test_counters_that_come_down_keep_the_order_of_nodes_that_another_producer_writes_to() -> None:
+    """B-33, B-36: 99 each for X's nodes 1 and 2, 10 each for Y's 3 and 4. Node 1 reaches the limit of 100: 90, 89,
+    0, 0, and halved 45, 44.5, 0, 0. So the next 44 of Z, on nodes 2 and 3, are node 3's."""
+    sqf, views = ShortestQueueFirst(limit=100, start=zero), views_of_producers(cluster(CHAIN, nodes=4))
+    sent(sqf, "Y", views["Y"], 20)
+    sent(sqf, "X", views["X"], 198)
+    sent(sqf, "X", views["X"], 1)
+    assert list(sqf.usage(views["X"]).values()) == [45.0, 44.5, 0.0, 0.0]
+    assert sent(sqf, "Z", views["Z"], 44) == {1: 44}
+
+
+def test_first_views_of_producers_that_share_an_sqf_count_a_node_once() -> None:
+    """B-36: both look for node 1's usage before either has made it, if nothing keeps one of them waiting."""
+    topology, sqf = cluster({"A": [[1]], "B": [[1]]}, nodes=1), ShortestQueueFirst(start=zero)
+    sqf._maps._usages[""] = AskedAtOnce[int, Usage](2, deadline_s=0.2)
+    views = views_of_producers(topology)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda topic: sqf.partition(topic, None, b"", views[topic]), "AB"))
+    assert [sqf.usage(view) for view in views.values()] == [{1: 2}, {1: 2}]
 
 
 def test_producers_that_share_an_sqf_keep_each_others_weights_when_the_topology_changes() -> None:

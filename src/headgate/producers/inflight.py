@@ -1,5 +1,6 @@
 """Partitioners that learn from acknowledgements which nodes are slow (B-40, B-47)."""
 
+import math
 import random
 from collections import deque
 from collections.abc import Sequence
@@ -101,12 +102,32 @@ class LatencyWeighted(SqfInflight):
         self._answers = 0
 
     def _chosen(self, nodes: Sequence[NodeState]) -> NodeState:
-        known = (node.usage.latency_s for node in nodes)
-        guess_s = min((latency_s for latency_s in known if latency_s is not None), default=1.0) / 2
+        """As `defined_choice`, without a call for every node: less than half of the time."""
+        fastest_s = math.inf
+        for node in nodes:
+            latency_s = node.usage.latency_s
+            if latency_s is not None and latency_s < fastest_s:
+                fastest_s = latency_s
+        guess_s = 0.5 if fastest_s == math.inf else fastest_s / 2
+        answers, forget_after = self._answers, self._forget_after
+        chosen, least_s = nodes[0], math.inf
+        for node in nodes:
+            usage, expected_s = node.usage, guess_s
+            latency_s = usage.latency_s  # read once: another thread may forget it meanwhile
+            if latency_s is not None:
+                expected_s += 0.5 ** ((answers - usage.heard) / forget_after) * (latency_s - guess_s)
+            to_do_s = (len(usage.on_the_way) + 1) * expected_s
+            if to_do_s < least_s:
+                chosen, least_s = node, to_do_s
+        return chosen
+
+    def defined_choice(self, nodes: Sequence[NodeState]) -> NodeState:
+        known = [node.usage.latency_s for node in nodes if node.usage.latency_s is not None]
+        guess_s = min(known, default=1.0) / 2
         return min(nodes, key=lambda node: (len(node.usage.on_the_way) + 1) * self._expected_s(node.usage, guess_s))
 
     def _expected_s(self, usage: Usage, guess_s: float) -> float:
-        latency_s = usage.latency_s  # read once: another thread may forget it meanwhile
+        latency_s = usage.latency_s
         return guess_s if latency_s is None else guess_s + self._trust(usage) * (latency_s - guess_s)
 
     def _trust(self, usage: Usage) -> float:

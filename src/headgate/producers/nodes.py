@@ -1,13 +1,14 @@
 """A cluster as seen by partitioners that balance nodes: every node, what it leads, and how much it was sent."""
 
+import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count, cycle
 from weakref import WeakKeyDictionary
 
 from headgate.errors import ConfigError
-from headgate.producers.leading import LastLeaders
+from headgate.producers.leading import LastLeaders, NodeSet
 from headgate.producers.protocol import ClusterView
 from headgate.producers.round_robin import POSITIVE, Seed, from_turn
 
@@ -80,8 +81,10 @@ class NodeMaps:
         self._last_leaders = LastLeaders()
         self._away: dict[str, frozenset[int]] = {}
         """By cluster, the nodes that some producer saw lead no more, and none has seen lead since."""
-        self._usages: dict[tuple[str, int], Usage] = {}
+        self._usages: dict[str, dict[int, Usage]] = {}
+        """By cluster, every node that was ever seen, since one that left may come back."""
         self._counters: dict[tuple[str, int, str], count[int]] = {}
+        self._making = threading.Lock()
         self._last: tuple[ClusterView | None, Maps] = (None, Maps({}, {}))
 
     def of(self, cluster: ClusterView) -> Maps:
@@ -91,13 +94,16 @@ class NodeMaps:
             return maps
         known = self._maps.get(cluster)
         if known is None:
-            known = self._maps[cluster] = self._made(cluster)
+            with self._making:  # or two producers' first views would each count a node of both for themselves
+                known = self._maps.get(cluster)
+                if known is None:
+                    known = self._maps[cluster] = self._made(cluster)
         self._last = (cluster, known)
         return known
 
     def _made(self, cluster: ClusterView) -> Maps:
-        self._let_in(cluster)
-        nodes = {id: NodeState(id, self._usages[cluster.cluster, id]) for id in cluster.nodes}
+        usages = self._let_in(cluster)
+        nodes = {id: NodeState(id, usages[id]) for id in cluster.nodes}
         nodes_of = {}
         for topic, leaders in cluster.leaders.items():
             for id, partitions in leaders.items():
@@ -106,26 +112,33 @@ class NodeMaps:
             nodes_of[topic] = tuple(nodes[id] for id in leaders)
         return Maps(nodes_of, nodes)
 
-    def _let_in(self, cluster: ClusterView) -> None:
+    def _let_in(self, cluster: ClusterView) -> dict[int, Usage]:
         """Nodes that begin to lead do so at the level of the least used of the others that lead here, if they are below
         (B-34). Producers that share an instance see different topics: what another one's nodes were sent stays."""
         name, leading, anywhere = cluster.cluster, cluster.leading, self._last_leaders.of(cluster.cluster)
+        usages = self._usages.setdefault(name, {})
         change, away = self._last_leaders.follow(cluster), self._away.get(name, frozenset())
         begin = change.began | (leading & away)
-        least, least_anywhere = self._least(name, leading - begin), self._least(name, anywhere - begin)
+        least, least_anywhere = least_of(usages, leading - begin), least_of(usages, anywhere - begin)
         for id in cluster.nodes:
-            usage = self._usages.get((name, id))
+            usage = usages.get(id)
             if usage is None:
-                self._usages[name, id] = Usage(least if id in leading else least_anywhere)
+                usages[id] = Usage(least if id in leading else least_anywhere)
             elif id in begin:
                 usage.latency_s = None  # from before it was away, or because it was
                 if not self._keep_usage:
                     usage.value = max(usage.value, least)
         self._away[name] = (away | change.ended) - leading
+        return usages
 
-    def _least(self, cluster: str, nodes: Iterable[int]) -> float:
-        known = (self._usages.get((cluster, id)) for id in nodes)
-        return min((usage.value for usage in known if usage is not None), default=0.0)
+    def everybody(self, cluster: str) -> tuple[dict[int, Usage], NodeSet]:
+        """Of every node that was ever seen, and those that lead something for one of the producers."""
+        with self._making:
+            return dict(self._usages[cluster]), self._last_leaders.of(cluster) - self._away[cluster]
+
+
+def least_of(usages: Mapping[int, Usage], nodes: Iterable[int]) -> float:
+    return min((usages[id].value for id in nodes if id in usages), default=0.0)
 
 
 def refuse_key(topic: str) -> ConfigError:

@@ -2,10 +2,11 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from headgate.errors import ConfigError
-from headgate.producers.nodes import NodeMaps, NodeState, refuse_key
+from headgate.producers.leading import NodeSet
+from headgate.producers.nodes import NodeMaps, Usage, least_of, refuse_key
 from headgate.producers.protocol import Choice, ClusterView
 from headgate.producers.round_robin import DefaultRoundRobin, Seed, random_start
 from headgate.producers.turns import level_after
@@ -47,7 +48,7 @@ class ShortestQueueFirst:
                 chosen = node
         chosen.usage.value += self._weight(value)
         if chosen.usage.value >= self._limit:
-            shrink(self._maps.of(cluster).nodes.values(), self._limit)
+            self._shrink(cluster.cluster)
         return chosen.next_partition(topic)
 
     def taken_back(
@@ -61,13 +62,12 @@ class ShortestQueueFirst:
         node.gets_back(topic, partition)
 
     def bound(self, topic: str, cluster: ClusterView) -> Choice | None:
-        maps = self._maps.of(cluster)
-        nodes = maps.nodes_of.get(topic)
+        nodes = self._maps.of(cluster).nodes_of.get(topic)
         if not nodes:
             return self._offline.bound(topic, cluster)
         if self._count_bytes:
             return None
-        limit = self._limit
+        name, limit = cluster.cluster, float(self._limit)  # a float and an int take longer to add and compare
         first, *others = [(node.usage, node.rotation(topic).__next__) for node in nodes]
 
         def choose() -> int:
@@ -76,9 +76,9 @@ class ShortestQueueFirst:
             for usage, turns in others:
                 if usage.value < least:
                     chosen, rotates, least = usage, turns, usage.value
-            chosen.value += 1  # not least + 1: threads that ran since `least` was read have counted, too
+            chosen.value += 1.0  # not least + 1: threads that ran since `least` was read have counted, too
             if chosen.value >= limit:
-                shrink(maps.nodes.values(), limit)
+                self._shrink(name)
             return rotates()
 
         return choose
@@ -89,12 +89,16 @@ class ShortestQueueFirst:
         for n, given in Counter(in_order).items():  # counted before adding: other threads count meanwhile
             nodes[n].usage.value += given
         if any(node.usage.value >= self._limit for node in nodes):
-            shrink(self._maps.of(cluster).nodes.values(), self._limit)
+            self._shrink(cluster.cluster)
         turns = [node.rotation(topic) for node in nodes]
         return [next(turns[n]) for n in in_order]
 
     def _weight(self, value: bytes | None) -> int:
         return len(value or b"") if self._count_bytes else 1
+
+    def _shrink(self, cluster: str) -> None:
+        usages, leading = self._maps.everybody(cluster)
+        shrink(usages, leading, self._limit)
 
     def usage(self, cluster: ClusterView) -> dict[int, float]:
         return {id: node.usage.value for id, node in self._maps.of(cluster).nodes.items()}
@@ -117,12 +121,13 @@ def turns_behind(usage: Sequence[float], records: int) -> list[tuple[float, int]
     return [(used + turn, n) for n, used in enumerate(usage) for turn in range(math.ceil(level - used))]
 
 
-def shrink(nodes: Iterable[NodeState], limit: int) -> None:
-    """B-33: numbers come down and keep their order. Nodes that lead nothing stay low and do not set the minimum."""
-    everybody = list(nodes)
-    least = min(node.usage.value for node in everybody if node.led)
-    for node in everybody:
-        node.usage.value = max(0.0, node.usage.value - least)
-    if max(node.usage.value for node in everybody) >= limit / 2:
-        for node in everybody:
-            node.usage.value /= 2
+def shrink(usages: Mapping[int, Usage], leading: NodeSet, limit: int) -> None:
+    """B-33: numbers come down and keep their order, also those of nodes that are away: left where they were, such a
+    node would get nothing for long when it is back. Nodes that lead nothing stay low and do not set the least."""
+    everybody = list(usages.values())
+    least = least_of(usages, leading)
+    for usage in everybody:
+        usage.value = max(0.0, usage.value - least)
+    if max(usage.value for usage in everybody) >= limit / 2:
+        for usage in everybody:
+            usage.value /= 2
