@@ -180,7 +180,7 @@ def test_a_move_that_fails_half_way_is_taken_back_or_stays_throttled(
     with pytest.raises(LeftUnderWay, match=r"still being moved.*headgate topology cancel"):
         deaf.apply(before, change, 1_000, lost)
     deaf.close()
-    assert (mover.under_way(), bool(throttles(admin))) == ({at}, True)
+    assert (mover.under_way(), bool(throttles(admin))) == (frozenset({at}), True)
     code, said = headgate("cancel", "--brokers", kafka.bootstrap)
     assert (code, said) == (0, "1 reassignments taken back, throttles removed\n")
     assert (mover.under_way(), throttles(admin)) == (frozenset(), [])

@@ -91,7 +91,7 @@ def test_a_rate_that_nobody_measured_is_null_in_the_file(tmp_path: Path) -> None
     assert [topic["rate"] for topic in document["topics"]] == [1e6, None]
     file = written(tmp_path, document)
     again = read_topology(Path(file).read_text(), file)
-    assert (again, again.unmeasured, again.rates_known) == (measured, {"B"}, True)
+    assert (again, again.unmeasured, again.rates_known) == (measured, frozenset({"B"}), True)
     code, said = headgate("report", "--from", file)
     assert code == 1
     assert said.startswith("WARNING: 1 topic without a measured rate")
