@@ -8,6 +8,7 @@ Actions are `kill` (SIGKILL), `stop` (SIGSTOP: a zombie in the making) and `rais
 
 import os
 import signal
+import time
 from pathlib import Path
 
 ENVIRONMENT = "HEADGATE_FAILPOINTS"
@@ -62,8 +63,9 @@ def disarm(folder: Path, step: str) -> bool:
 
 
 def fired(folder: Path, step: str) -> tuple[int, ...]:
-    """Pids of the processes that suffered at this step, in no particular order."""
-    return tuple(int(file.name.rpartition(".fired-")[2]) for file in folder.glob(f"{step}.fired-*"))
+    """Pids of the processes that suffered at this step, each as often as it did, in no particular order."""
+    marks = (file.name.rpartition(".fired-")[2] for file in folder.glob(f"{step}.fired-*"))
+    return tuple(int(mark.partition("-")[0]) for mark in marks)
 
 
 _folder = os.environ.get(ENVIRONMENT, "")
@@ -73,7 +75,7 @@ def reach(step: str) -> None:
     """Marks a step of the protocol; free unless the environment names a folder of failpoints."""
     if not _folder:
         return
-    taken = Path(_folder) / f"{step}.fired-{os.getpid()}"
+    taken = Path(_folder) / f"{step}.fired-{os.getpid()}-{time.time_ns()}"
     try:
         os.rename(Path(_folder) / step, taken)  # atomic: of several processes one succeeds
     except FileNotFoundError:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,10 +148,10 @@ def freeze_at_a_step(run: SoakRun, chance: random.Random) -> Pauses:
 
 
 def _armed(run: SoakRun, step: str, action: str, for_s: float) -> Pauses:
-    before = set(failpoints.fired(run.failpoints, step))
+    before = Counter(failpoints.fired(run.failpoints, step))
 
     def waits() -> bool:
-        return set(failpoints.fired(run.failpoints, step)) == before
+        return Counter(failpoints.fired(run.failpoints, step)) == before
 
     failpoints.arm(run.failpoints, step, action)
     try:
@@ -163,7 +164,7 @@ def _armed(run: SoakRun, step: str, action: str, for_s: float) -> Pauses:
         failpoints.disarm(run.failpoints, step)
         for dial in run.dials.values():
             dial.pushed = False
-    suffered = set(failpoints.fired(run.failpoints, step)) - before
+    suffered = Counter(failpoints.fired(run.failpoints, step)) - before
     if not suffered:
         raise NotNow(f"nobody came to {step}")
     if action == "stop":
