@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.producers.confluent import BalancedProducer
