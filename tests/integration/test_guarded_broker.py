@@ -72,7 +72,8 @@ class Guarded:
             AclBinding(kind, name, pattern, "User:shop", "*", operation, AclPermissionType.ALLOW)
             for operation in operations
         ]
-        for done in AdminClient(self.superuser).create_acls(allowed).values():
+        admin = AdminClient(self.superuser)
+        for done in admin.create_acls(allowed).values():
             done.result(30)
 
     def allow_pipeline(self, name: str, topic: str) -> None:
