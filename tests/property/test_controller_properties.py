@@ -237,9 +237,10 @@ def test_hundreds_of_decisions_under_steady_change_never_give_a_partition_to_two
     world.fleet = channel.fleet = MemoryFleet(world.clock, channel, behaviour)
     policy = Sentinel(ModifiedWorstFit(), 2.0, 1.5, max_sentinel_s=3, timeout_policy="always", stale_after_s=5)
     controller = Controller(policy, channel, world.fleet, world.clock, Settings(2.0, 1.5))
-    while len(channel.records) < 200:
+    while sum(record.outcome != "kept" for record in channel.records) < 200:
         world.rates = {p: max(0.0, min(2.5, rate + chance.uniform(-0.6, 0.6))) for p, rate in world.rates.items()}
         world.run(controller, 10)
     outcomes = {record.outcome for record in channel.records}
-    assert outcomes == {"started", "applied", "alert"}
+    assert outcomes <= {"started", "applied", "alert", "kept"}
+    assert {"applied", "alert"} <= outcomes
     assert set(pairwise(controller.history)) <= TRANSITIONS - {("GroupManagement", "Synchronize")}
