@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError as KafkaPythonError
+from kafka.errors import UnknownBrokerIdError
 
 from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.model import TopicPartition
@@ -41,6 +42,15 @@ class Progress:
     total: int
 
 
+class NotConfigured(KafkaUnavailable):
+    def __init__(self, failed: Mapping[ConfigResource, Exception]) -> None:
+        self.left = tuple(failed)
+        """Who did not do as asked."""
+        names = [f"{resource.restype.name.lower()} {resource.name}" for resource in self.left]
+        named = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+        super().__init__(_not_done(next(iter(failed.values())), f"not configured: {named}; "))
+
+
 class LeftUnderWay(KafkaUnavailable):
     """What was begun could not be taken back: Kafka may go on copying, so the throttle stays."""
 
@@ -49,16 +59,19 @@ class Reassigner:
     """Kafka's own reassignment. Partitions are moved by kafka-python, the only client that can."""
 
     def __init__(self, admin: AdminClient, kafka_python: Mapping[str, Any]) -> None:
-        self._admin = admin
+        self._admin, self._settings = admin, kafka_python
+        self._mover = self._new_mover()
+
+    def _new_mover(self) -> KafkaAdminClient:
         wait_ms = int(ANSWER_S * 1000)
         try:
-            self._mover = KafkaAdminClient(**kafka_python, request_timeout_ms=wait_ms, bootstrap_timeout_ms=wait_ms)
+            return KafkaAdminClient(**self._settings, request_timeout_ms=wait_ms, bootstrap_timeout_ms=wait_ms)
         except (KafkaPythonError, ValueError, AssertionError) as error:
             raise KafkaUnavailable(f"no broker answered the reassignment client: {error!r}") from error
 
     def moves(self) -> tuple[Move, ...]:
         """What Kafka is moving now, whoever asked for it."""
-        found = self._asked(self._mover.list_partition_reassignments)
+        found = self._asked(lambda: self._mover.list_partition_reassignments())
         moves = [
             Move(
                 TopicPartition(at.topic, at.partition),
@@ -186,8 +199,12 @@ class Reassigner:
             try:
                 return question()
             except KafkaPythonError as error:
-                if not error.retriable or time.monotonic() > until:
-                    raise _not_done(error) from error
+                is_stuck = isinstance(error, UnknownBrokerIdError)  # with a controller that is gone, for good
+                if not (error.retriable or is_stuck) or time.monotonic() > until:
+                    raise KafkaUnavailable(_not_done(error)) from error
+                if is_stuck:
+                    self._mover.close()
+                    self._mover = self._new_mover()
                 time.sleep(POLL_S)
 
     def _elect(self, topology: Topology, change: Reassignment) -> None:
@@ -259,7 +276,16 @@ class Reassigner:
                 self._configure(off)
 
     def _configure(self, resources: list[ConfigResource]) -> None:
-        """All are asked at once, so a broker that does not answer keeps nobody else from hearing."""
+        """Who does not answer is asked again: the client may believe in a controller that is away, until it looks."""
+        try:
+            self._ask_to_configure(resources)
+        except NotConfigured as error:
+            with suppress(KafkaException):
+                self._admin.list_topics(timeout=ANSWER_S)
+            self._ask_to_configure(error.left)
+
+    def _ask_to_configure(self, resources: Sequence[ConfigResource]) -> None:
+        """All at once, so a broker that does not answer keeps nobody else from hearing."""
         topics = [resource for resource in resources if resource.restype is ResourceType.TOPIC]
         brokers = [[resource] for resource in resources if resource.restype is ResourceType.BROKER]
         answers: dict[ConfigResource, Future[None]] = {}
@@ -272,16 +298,14 @@ class Reassigner:
 def settle(answers: "Mapping[ConfigResource, Future[None]]", within_s: float) -> None:
     """Waits for all of them, and only then complains, of everybody who did not do as asked."""
     until = time.monotonic() + within_s + 1  # the client itself gives up a moment earlier
-    failed: dict[str, Exception] = {}
+    failed: dict[ConfigResource, Exception] = {}
     for resource, answer in answers.items():
         try:
             answer.result(max(0.0, until - time.monotonic()))
         except (KafkaException, TimeoutError) as error:
-            failed[f"{resource.restype.name.lower()} {resource.name}"] = error
+            failed[resource] = error
     if failed:
-        named = ", ".join(list(failed)[:5]) + (" …" if len(failed) > 5 else "")
-        first = next(iter(failed.values()))
-        raise _not_done(first, f"not configured: {named}; ") from first
+        raise NotConfigured(failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,12 +348,12 @@ def _answering() -> Iterator[None]:
     try:
         yield
     except (KafkaException, TimeoutError) as error:
-        raise _not_done(error) from error
+        raise KafkaUnavailable(_not_done(error)) from error
 
 
-def _not_done(error: Exception, which: str = "") -> KafkaUnavailable:
+def _not_done(error: Exception, which: str = "") -> str:
     said = error.args[0].str() if isinstance(error, KafkaException) else repr(error)
-    return KafkaUnavailable(
+    return (
         f"the brokers did not do as asked ({which}{said}): check with `headgate topology report`, and end what is half "
         "done with `headgate topology cancel`"
     )
