@@ -10,6 +10,7 @@ def test_the_report_holds_every_policy_and_partitioner(tmp_path: Path) -> None:
     text = run(tmp_path / "new", 4_000, 1, told.append).read_text()
     assert all(text.count(f"| {name} |") == 3 for name in policies())
     assert "| latency-weighted |" in text
+    assert (tmp_path / "new" / "waits.png").read_bytes().startswith(b"\x89PNG")
     assert told
 
 

@@ -1,12 +1,15 @@
 """Dispatching policies in the simulator beside queueing theory (E-4, B-49), and the partitioners in the same place."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from headgate.errors import ConfigError
+from headgate.experiments.plots import save
 from headgate.producers.registry import build_partitioner
 from headgate.simulation import dispatch_theory as theory
 from headgate.simulation.dispatch import Change, DispatchPolicy, Outcome, World
@@ -25,6 +28,7 @@ from headgate.simulation.dispatch_policies import (
 )
 from headgate.topology.cluster import Node, Partition, Topic, Topology
 
+PICTURE = "waits.png"
 PARTITIONERS = ("default-rr", "improved", "node", "sqf", "sqf-inflight", "jsq", "latency-weighted")
 
 
@@ -70,6 +74,24 @@ def policies() -> dict[str, DispatchPolicy]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One policy in one setting."""
+
+    policy: str
+    mean_s: float
+    half_s: float
+    expected: Expected | None
+    messages_per_job: float
+    cpu_us: float
+
+    @property
+    def agrees(self) -> str:
+        if self.expected is None:
+            return ""
+        return "yes" if abs(self.mean_s - self.expected.wait_s) <= self.half_s + self.expected.half_s else "no"
+
+
 def run(out: Path, jobs: int, seed: int, told: Callable[[str], None]) -> Path:
     lines = [
         "# Dispatching policies and partitioners in the simulator",
@@ -78,52 +100,70 @@ def run(out: Path, jobs: int, seed: int, told: Callable[[str], None]) -> Path:
         "Intervals are 99 %, from 20 batch means after the first tenth. Messages are those beside the jobs themselves;",
         "a question and its answer count as two.",
         "",
+        f"![mean wait of each policy]({PICTURE})",
+        "",
     ]
-    for queues, load in _SIMULATED:
-        lines += list(_policies(queues, load, 1, jobs, seed, told))
-    lines += list(_policies(10, 0.9, 4, jobs, seed, told))
+    settings: dict[str, list[Run]] = {}
+    for queues, load, dispatchers in (*((*setting, 1) for setting in _SIMULATED), (10, 0.9, 4)):
+        title = f"{queues} queues, load {load:g}, {dispatchers} dispatcher{'s' if dispatchers > 1 else ''}"
+        settings[title] = list(_runs(queues, load, dispatchers, jobs, seed, told))
+        lines += [f"## {title}", ""]
+        if dispatchers == 1:
+            pooled_s = theory.pooled_wait_s(queues, load, 1.0)
+            lines += [f"A single server {queues} times as fast would wait {pooled_s:.3f}.", ""]
+        lines += _table(settings[title])
     lines += list(_partitioners(jobs // 4, seed, told))
     file = out / "README.md"
     try:
         out.mkdir(parents=True, exist_ok=True)
         file.write_text("\n".join(lines) + "\n")
+        draw(settings, out / PICTURE)
     except OSError as error:
         raise ConfigError(f"cannot write {file}: {error.strerror}") from error
     return file
 
 
-def _policies(
+def _runs(
     queues: int, load: float, dispatchers: int, jobs: int, seed: int, told: Callable[[str], None]
-) -> Iterator[str]:
+) -> Iterator[Run]:
     known = expectations(queues, load) if dispatchers == 1 else {}
-    yield f"## {queues} queues, load {load:g}, {dispatchers} dispatcher{'s' if dispatchers > 1 else ''}"
-    yield ""
-    if known:
-        yield f"A single server {queues} times as fast would wait {theory.pooled_wait_s(queues, load, 1.0):.3f}."
-        yield ""
-    yield "| policy | mean wait | expected | agrees | messages per job | µs of CPU per job |"
-    yield "| --- | --- | --- | --- | --- | --- |"
     world = World(queues, queues * load, sets=(tuple(range(queues)),) * dispatchers)
     for name, policy in policies().items():
         told(f"{name}, {queues} queues")
         began_s = time.process_time()
         outcome = simulate(world, policy, jobs, seed)
         cpu_us = 1e6 * (time.process_time() - began_s) / jobs
-        mean_s, half_s = outcome.mean_wait_s()
-        expected = known.get(name)
-        agrees = "" if expected is None else _agrees(mean_s, half_s, expected)
-        shown = (
-            "" if expected is None else f"{expected.wait_s:.3f}" + (f" ± {expected.half_s}" if expected.half_s else "")
-        )
-        yield (
-            f"| {name} | {mean_s:.3f} ± {half_s:.3f} | {shown} | {agrees} | {outcome.messages_per_job:.2f} "
-            f"| {cpu_us:.1f} |"
-        )
-    yield ""
+        yield Run(name, *outcome.mean_wait_s(), known.get(name), outcome.messages_per_job, cpu_us)
 
 
-def _agrees(mean_s: float, half_s: float, expected: Expected) -> str:
-    return "yes" if abs(mean_s - expected.wait_s) <= half_s + expected.half_s else "no"
+def _table(runs: Sequence[Run]) -> list[str]:
+    return [
+        "| policy | mean wait | expected | agrees | messages per job | µs of CPU per job |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *(
+            f"| {r.policy} | {r.mean_s:.3f} ± {r.half_s:.3f} | {r.expected or ''} | {r.agrees} "
+            f"| {r.messages_per_job:.2f} | {r.cpu_us:.1f} |"
+            for r in runs
+        ),
+        "",
+    ]
+
+
+def draw(settings: Mapping[str, Sequence[Run]], file: Path) -> None:
+    """A panel for each setting: mean waits with their intervals, and what theory or others expect."""
+    figure = Figure(figsize=(4.2 * len(settings), 3.8))
+    panels = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
+    for panel, (title, runs) in zip(panels, settings.items(), strict=True):
+        names = [r.policy for r in runs]
+        panel.barh(names, [r.mean_s for r in runs], xerr=[r.half_s for r in runs], color="tab:blue", alpha=0.6)
+        known = [(r.expected.wait_s, name) for r, name in zip(runs, names, strict=True) if r.expected is not None]
+        if known:
+            panel.plot(*zip(*known, strict=True), "D", color="black", markersize=4, label="expected")
+            panel.legend(fontsize=8)
+        panel.set_title(title, fontsize=9)
+        panel.set_xlabel("mean wait, in a job's mean work")
+    panels[0].invert_yaxis()
+    save(figure, file)
 
 
 def _partitioners(jobs: int, seed: int, told: Callable[[str], None]) -> Iterator[str]:
