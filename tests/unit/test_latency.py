@@ -11,8 +11,9 @@ from headgate.lake.commit import CommitResult
 from headgate.lake.commit_report import report
 from headgate.lake.latency import (
     QUANTILE_POINTS,
-    commit_latency_ms,
+    latencies_ms,
     mean,
+    merge_points,
     merge_quantiles,
     share_within,
     weighted_quantile,
@@ -33,13 +34,14 @@ def test_the_latency_of_a_commit_counts_every_cycle_by_its_records() -> None:
     # 30 records that are 1 s old and 10 that are 5 s old: three quarters within a second.
     young = CycleStats(records=30, timestamps_ms=(99_000,) * QUANTILE_POINTS)
     old = CycleStats(records=10, timestamps_ms=(95_000,) * QUANTILE_POINTS)
-    points = commit_latency_ms([young, old, CycleStats()], committed_at_ms=100_000)
+    points = merge_points((latencies_ms(stats, 100_000), stats.records) for stats in (young, old, CycleStats()))
     assert len(points) == QUANTILE_POINTS
     assert (points[0], points[75], points[76], points[100]) == (1000, 1000, 5000, 5000)  # 0, 0.75, 0.76 and 1
 
 
 def test_commits_without_records_have_no_latency() -> None:
-    assert commit_latency_ms([CycleStats()], 100) == ()
+    assert latencies_ms(CycleStats(), 100) == ()
+    assert merge_points([((), 0)]) == ()
     assert merge_quantiles([((), 0)], 0.5) is None
 
 

@@ -47,6 +47,16 @@ class Journal:
         """Says that this controller is in charge now."""
         self._write("", "the controller started", STARTED, Assignment())
 
+    def kept(self, change: Change) -> None:
+        """Something fired and nothing changes. Written down if that is news; timeouts fire again and again."""
+        decision, now = change.decision, self._clock.now_s()
+        about = (decision.trigger, len(change.current), decision.inputs.get("needed_consumers"))
+        quiet_s = max(self._settings.alert_quiet_s, _KEPT_QUIET_S)
+        known = {a: at for a, at in self._kept_s.items() if now - at <= quiet_s}
+        if about not in known:
+            self.decided(change, KEPT, Timings(measure_s=change.seen.age_s + change.window_s))
+        self._kept_s = known | {about: now}
+
     def decided(
         self,
         change: Change,
@@ -56,26 +66,6 @@ class Journal:
         deleted: Iterable[int] = (),
     ) -> None:
         self._kept_s.clear()  # after a change, keeping is a new decision
-        self._decided(change, outcome, timings, created, deleted)
-
-    def kept(self, change: Change) -> None:
-        """Something fired and nothing changes. Written down if that is news; timeouts fire again and again."""
-        decision, now = change.decision, self._clock.now_s()
-        about = (decision.trigger, len(change.current), decision.inputs.get("needed_consumers"))
-        quiet_s = max(self._settings.alert_quiet_s, _KEPT_QUIET_S)
-        self._kept_s = {a: at for a, at in self._kept_s.items() if now - at <= quiet_s}
-        if about not in self._kept_s:
-            self._decided(change, KEPT, Timings(measure_s=change.seen.age_s + change.window_s))
-        self._kept_s[about] = now
-
-    def _decided(
-        self,
-        change: Change,
-        outcome: str,
-        timings: Timings,
-        created: Iterable[int] = (),
-        deleted: Iterable[int] = (),
-    ) -> None:
         decision, current, following = change.decision, change.current, change.following
         rates, settings = change.seen.rates(), self._settings
         self._number += 1
@@ -94,7 +84,7 @@ class Journal:
             assignment=_listed(following),
             created=tuple(sorted(created)),
             deleted=tuple(sorted(deleted)),
-            alerts=tuple(alert.text for alert in decision.alerts) if outcome != KEPT else (),  # told by `alert`
+            alerts=tuple(alert.text for alert in decision.alerts),
             rejected=tuple(f"{other.what}: {other.why_not}" for other in decision.rejected),
             inputs=dict(decision.inputs),
             measure_s=timings.measure_s,

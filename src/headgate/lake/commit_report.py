@@ -3,16 +3,15 @@
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 
 from headgate.config.settings import Slo
 from headgate.lake.commit import CommitResult
-from headgate.lake.latency import commit_latency_ms, latencies_ms, share_within
+from headgate.lake.latency import latencies_ms, merge_points, share_within
 from headgate.lake.latency_histogram import LatencyHistogram
-from headgate.model import CycleStats
 from headgate.model.messages import CommitRecord
 
 log = logging.getLogger(__name__)
@@ -65,6 +64,7 @@ def show_settled(table: str) -> None:
 def report(committer: str, table: str, result: CommitResult, now_ms: int, slo: Slo) -> CommitRecord:
     """Counts the commit and describes it."""
     cycles = [a.stats for a in result.committed]
+    latencies = [(latencies_ms(stats, now_ms), stats.records) for stats in cycles]
     record = CommitRecord(
         table=table,
         at_ms=now_ms,
@@ -81,7 +81,7 @@ def report(committer: str, table: str, result: CommitResult, now_ms: int, slo: S
         skipped=sum(a.skipped for a in result.committed),
         duration_s=result.duration_s,
         conflicts=result.conflicts,
-        latency_ms=commit_latency_ms(cycles, now_ms),
+        latency_ms=merge_points(latencies),
         reached=result.ledger.reached(),
     )
     log.debug(
@@ -90,7 +90,7 @@ def report(committer: str, table: str, result: CommitResult, now_ms: int, slo: S
     )
     _say_sometimes(record)
     _count(record, slo)
-    _count_latencies(table, cycles, now_ms, slo.latency_s)
+    _count_latencies(table, latencies, slo.latency_s)
     return record
 
 
@@ -132,10 +132,11 @@ def _count(record: CommitRecord, slo: Slo) -> None:
     _SLO_GOAL.set(slo.quantile)
 
 
-def _count_latencies(table: str, cycles: Iterable[CycleStats], now_ms: int, goal_s: float) -> None:
+def _count_latencies(table: str, latencies: Iterable[tuple[Sequence[float], int]], goal_s: float) -> None:
+    """Of each cycle the quantiles in milliseconds and its records."""
     late = _LATE.labels(table)
-    for stats in cycles:
-        if points_ms := latencies_ms(stats, now_ms):
-            points_s = [latency_ms / 1000 for latency_ms in points_ms]
-            _LATENCY.observe(table, points_s, stats.records)
-            late.inc(stats.records * (1 - share_within(points_s, goal_s)))
+    for points_ms, records in latencies:
+        if points_ms:
+            points_s = [point_ms / 1000 for point_ms in points_ms]
+            _LATENCY.observe(table, points_s, records)
+            late.inc(records * (1 - share_within(points_s, goal_s)))

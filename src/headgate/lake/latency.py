@@ -12,13 +12,8 @@ and spreading the records between points makes less than a hundredth of them lat
 _EVENLY = tuple(i / (QUANTILE_POINTS - 1) for i in range(QUANTILE_POINTS))
 
 
-def commit_latency_ms(cycles: Iterable[CycleStats], committed_at_ms: int) -> tuple[float, ...]:
-    """Evenly spaced quantiles of the latency over all records of these cycles, each weighted by its records."""
-    return merge_points((latencies_ms(stats, committed_at_ms), stats.records) for stats in cycles)
-
-
 def latencies_ms(stats: CycleStats, committed_at_ms: int) -> tuple[float, ...]:
-    """The same of one cycle; nothing if it read nothing."""
+    """Evenly spaced quantiles of the latency over a cycle's records; nothing if it read nothing."""
     if not stats.records:
         return ()
     return tuple(float(committed_at_ms - timestamp) for timestamp in reversed(stats.timestamps_ms))

@@ -8,26 +8,7 @@ from prometheus_client.registry import Collector
 
 from headgate.lake.latency import mean, share_within
 
-BUCKETS_S = (
-    0.25,
-    0.5,
-    1.0,
-    2.0,
-    3.0,
-    5.0,
-    7.5,
-    10.0,
-    15.0,
-    20.0,
-    30.0,
-    45.0,
-    60.0,
-    120.0,
-    300.0,
-    900.0,
-    3600.0,
-    86400.0,
-)
+BUCKETS_S = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0, 86400.0)
 
 
 class LatencyHistogram(Collector):

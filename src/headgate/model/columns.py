@@ -121,11 +121,12 @@ def in_order(
     return list(map(of.get, partitions, missing))
 
 
-class ByPartition(Mapping[TopicPartition, Row], Generic[Row]):
+class ByPartition(Column[Row], Generic[Row]):
     """A row for each partition. Equal to any mapping with the same rows."""
 
     def __init__(self, partitions: Sequence[TopicPartition], rows: Rows[Row]) -> None:
-        self.partitions, self.rows = partitions, rows
+        super().__init__(partitions, rows)
+        self.rows = rows
         self._columns: dict[str, Column[Any]] = {}
         """Those asked for so far."""
 
@@ -141,25 +142,3 @@ class ByPartition(Mapping[TopicPartition, Row], Generic[Row]):
         if name not in self._columns:
             self._columns[name] = Column(self.partitions, self.rows.column(name))
         return self._columns[name]
-
-    @cached_property
-    def _made(self) -> dict[TopicPartition, Row]:
-        return dict(zip(self.partitions, self.rows, strict=True))
-
-    def __getitem__(self, partition: TopicPartition) -> Row:
-        return self._made[partition]
-
-    def __iter__(self) -> Iterator[TopicPartition]:
-        return iter(self.partitions)
-
-    def __len__(self) -> int:
-        return len(self.partitions)
-
-    def items(self) -> ItemsView[TopicPartition, Row]:
-        return self._made.items()
-
-    def values(self) -> ValuesView[Row]:
-        return self._made.values()
-
-    def __repr__(self) -> str:
-        return repr(self._made)
