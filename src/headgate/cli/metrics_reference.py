@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from prometheus_client.metrics import MetricWrapperBase
 
-from headgate.collectors.metrics import DelayHistogram
-from headgate.lake.latency_histogram import LatencyHistogram
+from headgate.bulk_histogram import BulkHistogram
 
 SOURCES = (
     ("headgate.kafka.monitor", "monitor"),
@@ -60,11 +59,10 @@ class Described:
 def metrics() -> Iterator[Described]:
     for module, part in SOURCES:
         for collector in vars(importlib.import_module(module)).values():
-            if isinstance(collector, MetricWrapperBase | DelayHistogram | LatencyHistogram):
+            if isinstance(collector, MetricWrapperBase | BulkHistogram):
                 (family,) = collector.collect()
                 suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
-                named = collector.labels if isinstance(collector, LatencyHistogram) else ()
-                labels = tuple(getattr(collector, "_labelnames", named))
+                labels = collector.label_names if isinstance(collector, BulkHistogram) else collector._labelnames
                 yield Described(part, family.name + suffix, family.type, labels, family.documentation)
 
 
