@@ -20,6 +20,19 @@ reach('commit.checked')
 print('survived')
 """
 
+_SUFFER_TWICE = """
+import os
+from pathlib import Path
+from headgate.failpoints import ENVIRONMENT, FailpointReached, arm, reach
+for _ in range(2):
+    arm(Path(os.environ[ENVIRONMENT]), 'commit.checked', 'raise')
+    try:
+        reach('commit.checked')
+    except FailpointReached:
+        pass
+print(os.getpid())
+"""
+
 
 def _run(code: str, folder: Path | None) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != failpoints.ENVIRONMENT}
@@ -42,16 +55,10 @@ def test_a_step_that_raises_does_so_once(tmp_path: Path) -> None:
     assert _run(_REACH_AND_CATCH, tmp_path).stdout == "raised\nsurvived\n"
 
 
-def test_a_process_that_suffers_twice_at_a_step_is_counted_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_suffers_twice_at_a_step_is_counted_twice(tmp_path: Path) -> None:
     """Or a process that was frozen before would not be known to be frozen again, and nobody would wake it."""
-    monkeypatch.setattr(failpoints, "_folder", str(tmp_path))
-    for _ in range(2):
-        failpoints.arm(tmp_path, "commit.checked", "raise")
-        with pytest.raises(failpoints.FailpointReached):
-            failpoints.reach("commit.checked")
-    assert failpoints.fired(tmp_path, "commit.checked") == (os.getpid(),) * 2
+    pid = int(_run(_SUFFER_TWICE, tmp_path).stdout)
+    assert failpoints.fired(tmp_path, "commit.checked") == (pid, pid)
 
 
 def test_another_step_and_a_process_without_the_folder_are_spared(tmp_path: Path) -> None:
