@@ -394,6 +394,16 @@ def test_a_table_whose_upkeep_fails_is_told_in_a_line_and_the_others_have_theirs
         assert [line for line in lines if line.startswith(f"{'.'.join(after.name())}: ")]
 
 
+def test_a_catalog_that_fails_under_a_persons_word_is_told_in_a_line(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.commit(1)
+    Path(lake.table.metadata_location).write_text("no metadata any more")
+    said = CliRunner().invoke(app, ["maintain", str(lake.file), "--forget-lost-rejects"])
+    assert isinstance(said.exception, LakeError)
+    assert f"landing rejected records failed for {NAME}, see above" in str(said.exception)
+    assert said.output.startswith(f"{NAME}: failed: ")
+
+
 def test_a_round_in_which_a_table_failed_does_not_count_as_done(tmp_path: Path) -> None:
     def done_at_s() -> float:
         return REGISTRY.get_sample_value("headgate_maintenance_timestamp_seconds") or 0.0

@@ -1,6 +1,7 @@
 """`headgate maintain`: expires snapshots, compacts small files, sweeps files that no table refers to."""
 
 import logging
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,41 +55,50 @@ def maintain(
     behind. Without --apply nothing is changed. lake.maintain_every_s does the same on a schedule.
     """
     from headgate.config.loader import load_pipeline
-    from headgate.lake.rejects import land_rejects
     from headgate.lake.tables import load_table, open_catalog
     from headgate.lake.upkeep import rehearse, upkeep_tables
 
     pipeline = load_pipeline(find_pipeline(file, None))
     log_to(None)
     catalog = open_catalog(pipeline.lake)
-    console = Console()
+    console = Console(highlight=False, soft_wrap=True)
     if same_topic:
         _accept(pipeline, catalog, same_topic, console)
         return
     if forget_lost_rejects:
-        for table in filter(None, (load_table(catalog, t.name) for t in pipeline.tables)):
-            land_rejects(catalog, pipeline.lake, table, without_lost=True)
+        _forget(pipeline, catalog, console)
         return
-    tables, failed = 0, list[str]()
-    for name in upkeep_tables(pipeline):
-        try:
-            if load_table(catalog, name) is None:
-                continue
-            tables += 1
+
+    there = list[str]()
+
+    def keep_up(name: str) -> None:
+        if load_table(catalog, name) is not None:
+            there.append(name)
             done = _apply(console, catalog, name, pipeline) if apply else rehearse(catalog, name, pipeline.lake)
-        except Exception as error:  # catalogs and file systems fail in ways of their own; the other tables go on
-            log.debug("upkeep of %s", name, exc_info=True)
-            said = (str(error) or repr(error)).splitlines()[0]
-            console.print(f"{name}: failed: {pipeline.redact(said)}", markup=False, highlight=False, soft_wrap=True)
-            failed.append(name)
-            continue
-        _say(console, done, apply)
-    if failed:
-        raise LakeError(f"upkeep failed for {', '.join(failed)}, see above; what is done stays done, so try it again")
-    if not tables:
+            _say(console, done, apply)
+
+    _each("upkeep", upkeep_tables(pipeline), keep_up, pipeline, console)
+    if not there:
         console.print("None of the pipeline's tables is there yet.")
     elif not apply:
         console.print("Nothing was changed; --apply does it.")
+
+
+def _each(
+    what: str, names: Iterable[str], act: Callable[[str], object], pipeline: "Pipeline", console: Console
+) -> None:
+    """Does it for every table, also when some fail; what failed is said with each and as one error at the end."""
+    failed = []
+    for name in names:
+        try:
+            act(name)
+        except Exception as error:  # catalogs and file systems fail in ways of their own; the other tables go on
+            log.debug("%s of %s", what, name, exc_info=True)
+            said = (str(error) or repr(error)).splitlines()[0]
+            console.print(f"{name}: failed: {pipeline.redact(said)}", markup=False)
+            failed.append(name)
+    if failed:
+        raise LakeError(f"{what} failed for {', '.join(failed)}, see above; what is done stays done, so try it again")
 
 
 def _apply(console: Console, catalog: "Catalog", name: str, pipeline: "Pipeline") -> "Upkeep":
@@ -126,9 +136,26 @@ def _accept(pipeline: "Pipeline", catalog: "Catalog", topics: list[str], console
     from headgate.lake.commit import TableCommitter
 
     ids = topic_ids(AdminClient(dict(librdkafka_settings(pipeline))), topics)
-    for topic in topics:
-        if topic not in ids:
-            raise ConfigError(f"topic {topic} is not there, or its broker did not answer; nothing was changed for it")
-        for table in (t for t in pipeline.tables if t.matches(topic)):
-            accepted = TableCommitter(catalog, pipeline.lake, table).same_topic(topic, ids[topic])
-            console.print(f"{table.name}: {topic} {'is accepted with its new id' if accepted else 'was known already'}")
+    if unknown := [topic for topic in topics if topic not in ids]:
+        raise ConfigError(f"{', '.join(unknown)}: not there, or the broker did not answer; nothing was changed")
+    tables = {table.name: table for table in pipeline.tables if any(table.matches(topic) for topic in topics)}
+
+    def accept(name: str) -> None:
+        for topic in filter(tables[name].matches, topics):
+            accepted = TableCommitter(catalog, pipeline.lake, tables[name]).same_topic(topic, ids[topic])
+            console.print(f"{name}: {topic} {'is accepted with its new id' if accepted else 'was known already'}")
+
+    _each("accepting topics", tables, accept, pipeline, console)
+
+
+def _forget(pipeline: "Pipeline", catalog: "Catalog", console: Console) -> None:
+    from headgate.lake.rejects import land_rejects
+    from headgate.lake.tables import load_table
+
+    def forget(name: str) -> None:
+        table = load_table(catalog, name)
+        lost = () if table is None else land_rejects(catalog, pipeline.lake, table, without_lost=True)
+        said = f"goes on without {', '.join(lost)}" if lost else "nothing is lost"
+        console.print(f"{name}: {said}", markup=False)
+
+    _each("landing rejected records", [table.name for table in pipeline.tables], forget, pipeline, console)

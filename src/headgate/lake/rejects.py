@@ -39,18 +39,20 @@ REJECTED_SPARK_SCHEMA = json.dumps(
 )
 
 
-def land_rejects(catalog: Catalog, lake: Lake, table: Table, without_lost: bool = False) -> None:
+def land_rejects(catalog: Catalog, lake: Lake, table: Table, without_lost: bool = False) -> tuple[str, ...]:
     """Makes the rejects promised by the newest ledger snapshot visible; returns at once when there are none.
 
-    Files that were lost since stand in the way until they are back, or a person accepts their loss.
+    Files that were lost since stand in the way until they are back, or a person accepts their loss: returns those.
     """
     carrier, promised = ledger_snapshot(table), promised_rejects(table)
     if carrier is None or not promised:
-        return
+        return ()
+    forgotten = dict[str, str]()
     name = ".".join(table.name()) + REJECTED_SUFFIX
 
     def add(transaction: Transaction, properties: dict[str, str], landed: Mark | None) -> None:
         lost = unreadable_files(table.io, promised)
+        forgotten.update(lost)
         if lost and not without_lost:
             raise LakeError(
                 f"rejected records were promised to {name} and their file is lost: {next(iter(lost))}. Bring it back, "
@@ -59,6 +61,7 @@ def land_rejects(catalog: Catalog, lake: Lake, table: Table, without_lost: bool 
         transaction.add_files([p for p in promised if p not in lost], properties, check_duplicate_files=False)
 
     land(catalog, lake, name, REJECTED_SPARK_SCHEMA, Mark.of(table, carrier), add)
+    return tuple(forgotten)
 
 
 def promised_rejects(table: Table) -> list[str]:
