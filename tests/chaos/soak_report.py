@@ -77,9 +77,20 @@ def write(file: Path, seen: Evidence, allowed: Tolerances, promises: Sequence[Pr
     file.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n")
 
 
-def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], about: Circumstances, picture: str) -> str:
+def _verdict(promises: Sequence[Promise]) -> str:
     broken = [promise for promise in promises if promise.kept is False]
-    verdict = f"**Broken: {broken[0].name}** ({broken[0].evidence})." if broken else "**Every promise was kept.**"
+    if broken:
+        return f"**Broken: {broken[0].name}** ({broken[0].evidence})."
+    told = sum(promise.kept is True for promise in promises)
+    if told < len(promises):
+        return (
+            f"**No promise was broken**; {told} of {len(promises)} were shown to be kept, for the others it was short."
+        )
+    return "**Every promise was kept.**"
+
+
+def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], about: Circumstances, picture: str) -> str:
+    verdict = _verdict(promises)
     asked = f"MINUTES={about.minutes_asked:g} " if about.minutes_asked != 60 else ""
     cut = " It was interrupted; this is what there was until then." if seen.interrupted else ""
     return "\n".join(
