@@ -388,6 +388,16 @@ def first_broken(promises: Iterable[Promise]) -> Promise | None:
     return next((promise for promise in promises if promise.kept is False), None)
 
 
+def verdict(promises: Sequence[Promise]) -> str:
+    broken = first_broken(promises)
+    if broken is not None:
+        return f"**Broken: {broken.name}** ({broken.evidence})."
+    shown = sum(promise.kept is True for promise in promises)
+    if shown < len(promises):
+        return f"**No promise was broken**; {shown} of {len(promises)} were shown, the others need a longer run."
+    return "**Every promise was kept.**"
+
+
 def _exactly_once(seen: Evidence) -> Promise:
     kept = not seen.violations and seen.acknowledged > 0 and seen.rows + seen.rejected == seen.acknowledged
     numbers = f"{seen.acknowledged:,} records acknowledged, {seen.rows:,} rows, {seen.rejected:,} rejects"

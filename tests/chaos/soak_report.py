@@ -23,6 +23,7 @@ from tests.chaos.judgement import (
     latencies,
     memory_slopes,
     recoveries,
+    verdict,
 )
 from tests.chaos.storms import ROUND_S, STORM_S
 
@@ -77,20 +78,7 @@ def write(file: Path, seen: Evidence, allowed: Tolerances, promises: Sequence[Pr
     file.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n")
 
 
-def _verdict(promises: Sequence[Promise]) -> str:
-    broken = [promise for promise in promises if promise.kept is False]
-    if broken:
-        return f"**Broken: {broken[0].name}** ({broken[0].evidence})."
-    told = sum(promise.kept is True for promise in promises)
-    if told < len(promises):
-        return (
-            f"**No promise was broken**; {told} of {len(promises)} were shown to be kept, for the others it was short."
-        )
-    return "**Every promise was kept.**"
-
-
 def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], about: Circumstances, picture: str) -> str:
-    verdict = _verdict(promises)
     asked = f"MINUTES={about.minutes_asked:g} " if about.minutes_asked != 60 else ""
     cut = " It was interrupted; this is what there was until then." if seen.interrupted else ""
     return "\n".join(
@@ -100,7 +88,7 @@ def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], abou
             fill(
                 f"Written by `make soak {asked}SEED={about.seed}`: {seen.lasted_s / 60:.1f} minutes of changing load "
                 f"and random faults with upkeep running, on {about.machine}; at most {about.disk_bytes / 1e9:.1f} GB "
-                f"of disk. {verdict}{cut}",
+                f"of disk. {verdict(promises)}{cut}",
                 _WIDTH,
             ),
             "",

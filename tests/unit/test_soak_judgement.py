@@ -23,6 +23,7 @@ from tests.chaos.judgement import (
     memory_slopes,
     merged,
     recoveries,
+    verdict,
 )
 
 HOUR_S = 3600.0
@@ -271,3 +272,10 @@ def test_upkeep_may_fail_in_a_window_but_not_in_calm() -> None:
 def test_the_first_broken_promise_is_the_gravest() -> None:
     promises = [Promise("a", True, ""), Promise("b", None, ""), Promise("c", False, ""), Promise("d", False, "")]
     assert first_broken(promises) == promises[2]
+
+
+def test_what_was_not_shown_is_not_called_kept() -> None:
+    kept, open_, broken = Promise("a", True, ""), Promise("b", None, ""), Promise("c", False, "why")
+    assert verdict([kept, kept]) == "**Every promise was kept.**"
+    assert verdict([kept, open_]).startswith("**No promise was broken**; 1 of 2 were shown")
+    assert verdict([kept, open_, broken]) == "**Broken: c** (why)."
