@@ -42,8 +42,8 @@ class Lake(Section):
         default=30,
         ge=1,
         description="Most snapshots kept per table. Default 30: every commit rewrites the list, and with 100 snapshots "
-        "takes several times as long as with 20; tag a snapshot to keep it. The one that carries the ledger is always "
-        "kept, and with more than 1,500 partitions there are fewer.",
+        "takes twice as long as with 30, with 300 four times; tag a snapshot to keep it. The one that carries the "
+        "ledger is always kept, and with more than 1,500 partitions there are fewer.",
     )
     keep_snapshots_s: SecondsOrZero = Field(
         default=432_000.0,

@@ -31,10 +31,11 @@ from headgate.config.pipeline import Lake
 from headgate.config.pipeline import Table as TableConfig
 from headgate.errors import CommitConflict, LakeError
 from headgate.failpoints import reach
+from headgate.lake.attempts import Attempt
 from headgate.lake.ledger import LEDGER_TAG, ledger_snapshot, read_ledger, recently_accepted, summary_for
 from headgate.lake.rejects import land_rejects, unreadable_files
 from headgate.lake.spark_types import iceberg_schema
-from headgate.lake.tables import create_table, layout_problem, load_table, single_attempt
+from headgate.lake.tables import create_table, layout_problem, load_table
 from headgate.lake.turns import GivingWay
 from headgate.model import Announcement, Ledger, TopicPartition
 
@@ -226,7 +227,7 @@ class TableCommitter:
         return _incompatible(schema.as_struct(), offered.as_struct(), "", self._config.evolve)
 
     def _attempt(self, table: Table, sorted_: _Sorted) -> Table:
-        transaction = Transaction(single_attempt(table))
+        transaction = Attempt(table)
         _widen(transaction, sorted_.fresh)
         files = [path for a in sorted_.fresh for path in a.files]
         properties = summary_for(sorted_.ledger, sorted_.fresh)
@@ -244,7 +245,7 @@ class TableCommitter:
         """Which announcements name files that are gone or are no Parquet; only looked for when a commit failed."""
         found = {}
         for announcement in announcements:
-            probe = Transaction(single_attempt(table))
+            probe = Attempt(table)
             try:
                 _widen(probe, [announcement])
                 if announcement.files:

@@ -23,14 +23,15 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, ParquetFormatWriter, schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import ManageSnapshots, _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT
 
 from headgate.config.pipeline import Lake
 from headgate.failpoints import reach
-from headgate.lake.tables import load_table, single_attempt
+from headgate.lake.attempts import Attempt
+from headgate.lake.tables import load_table
 from headgate.lake.turns import ask_for_turn, end_turn
 
 log = logging.getLogger(__name__)
@@ -219,7 +220,7 @@ def _attempt(table: Table, lake: Lake, rewritten: Sequence[_Rewritten]) -> None:
         live = {task.file.file_path: task for task in table.scan().plan_files()}
         if not all(_is_untouched(task, live) for one in rewritten for task in one.group.tasks):
             raise ValidationException("files were deleted, or rows in them, since they were read")
-    transaction = Transaction(single_attempt(table))
+    transaction = Attempt(table)
     with transaction.update_snapshot().fast_append():
         pass  # a snapshot of its own to tag: without a ledger, it weighs little
     pinned = transaction.table_metadata.current_snapshot()

@@ -18,8 +18,9 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from headgate.config.pipeline import Lake
 from headgate.errors import CommitConflict
+from headgate.lake.attempts import Attempt
 from headgate.lake.ledger import newest_carrier, summary
-from headgate.lake.tables import create_table, load_table, single_attempt
+from headgate.lake.tables import create_table, load_table
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ def land(
         if landed is not None and landed.covers(mark):
             return
         try:
-            with single_attempt(table).transaction() as transaction:
+            with Attempt(table) as transaction:
                 add(transaction, {LANDED: mark.encode()}, landed)
                 current = transaction.table_metadata.current_snapshot()
                 if current is not None:

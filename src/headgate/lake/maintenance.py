@@ -6,12 +6,14 @@ import time
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
 
 from headgate.config.pipeline import Lake
+from headgate.lake.attempts import Attempt
 from headgate.lake.compaction import REPLACED_TAG
 from headgate.lake.ledger import LEDGER, LEDGER_TAG, decode_ledger, ledger_snapshot, summary
 from headgate.lake.skips import keep_skips
-from headgate.lake.tables import load_table, single_attempt
+from headgate.lake.tables import load_table
 from headgate.model import Ledger
 
 log = logging.getLogger(__name__)
@@ -56,10 +58,10 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
     try:
         if carrier is not None and (tag is None or tag.snapshot_id != carrier.snapshot_id):
             # Rolled back, or dropped: without the tag, expiry could cut off the way to the ledger now in force.
-            single_attempt(table).manage_snapshots().create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
+            ManageSnapshots(Attempt(table, autocommit=True)).create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
             table.refresh()
         if expired:
-            single_attempt(table).maintenance.expire_snapshots().by_ids(expired).commit()
+            ExpireSnapshots(Attempt(table, autocommit=True)).by_ids(expired).commit()
     except _MET_ANOTHER as error:
         log.info("expiry of %s met another commit; it will happen after the next ones: %.200s", name, error)
         return 0
@@ -74,7 +76,7 @@ def release_replaced(catalog: Catalog, name: str, lake: Lake) -> int:
         tags = [tag for tag in (table.refs() if table is not None else ()) if _replaced_ms(tag, limit_ms) < limit_ms]
         if table is None or not tags:
             return 0
-        manage = single_attempt(table).manage_snapshots()
+        manage = ManageSnapshots(Attempt(table, autocommit=True))
         for tag in tags:
             manage = manage.remove_tag(tag)
         try:

@@ -10,7 +10,7 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, 
 from pyiceberg.partitioning import PartitionField as IcebergPartitionField
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
 from headgate.config.pipeline import Lake, PartitionField
@@ -122,10 +122,3 @@ def layout_problem(table: Table, partition_by: Sequence[PartitionField]) -> str 
 
 def _in_words(fields: Sequence[tuple[str | None, str]]) -> str:
     return ", ".join(f"{name}" if how == "identity" else f"{how}({name})" for name, how in fields) or "nothing"
-
-
-def single_attempt(table: Table) -> Table:
-    """The same table for exactly one attempt to commit. The property is changed in memory only."""
-    single = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
-    metadata = table.metadata.model_copy(update={"properties": single})
-    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config)

@@ -13,7 +13,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table, Transaction
 
-from headgate.lake.tables import load_table, single_attempt
+from headgate.lake.attempts import Attempt
+from headgate.lake.tables import load_table
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ def ask_for_turn(catalog: Catalog, name: str) -> None:
         if table is None:
             return
         try:
-            call = Transaction(single_attempt(table)).set_properties({CALL: str(_now_ms())})
+            call = Attempt(table).set_properties({CALL: str(_now_ms())})
             call.commit_transaction()
             return
         except (CommitFailedException, CommitStateUnknownException) as error:
