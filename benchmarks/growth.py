@@ -13,16 +13,21 @@ from pyspark.sql import SparkSession
 
 from benchmarks.ratio import Ratio, compare, of_rounds
 from benchmarks.watching import BROKER
+from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Lake, Pipeline, Table
 from headgate.consumer.files import Warehouse
 from headgate.consumer.job import TableJob
 from headgate.consumer.spark import start_session
+from headgate.kafka.channel import Outbox
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.lake.commit import TableCommitter
-from headgate.lake.tables import open_catalog
+from headgate.lake.committer import Committer
+from headgate.lake.ledger import read_ledger
+from headgate.lake.tables import create_table, open_catalog
 from headgate.model import Range, TopicPartition
-from tests.announcements import announce, write_file
+from tests.announcements import announce, spark_schema, write_file
 from tests.integration.pipeline_harness import PipelineRun
 
 PARTITIONS = (10, 100, 1_000, 10_000)
@@ -46,6 +51,7 @@ def run() -> list[Ratio]:
         try:
             results += _partitions(home, kafka.bootstrap, spark)
             results += _tables(home, kafka.bootstrap, spark)
+            results += _turns(home, kafka.bootstrap)
             results += _consumers(home, kafka, spark)
         finally:
             spark.stop()
@@ -134,6 +140,43 @@ def _committing(partitions: int) -> Callable[[int], object]:
     return commit
 
 
+def _turns(home: Path, bootstrap: str) -> list[Ratio]:
+    """One turn of the committer in which every table has an announcement waiting."""
+    runs = {count: _turn(home, bootstrap, count) for count in TABLES}
+    return [
+        compare(f"commits to {n} tables in one turn", runs[n], "to 1 table", runs[1], TURNS, WARM_UP)
+        for n in TABLES[1:]
+    ]
+
+
+def _turn(home: Path, bootstrap: str, tables: int) -> Callable[[int], object]:
+    topics = [f"turn-{tables}-{n}" for n in range(tables)]
+    for topic in topics:
+        _fill(bootstrap, topic, 1, 1)
+    pipeline = _pipeline(home, f"turns{tables}", bootstrap, topics)
+    internal, settings = Topics(pipeline.name), librdkafka_settings(pipeline)
+    ensure_topics(AdminClient(dict(settings)), internal, 1, 1)
+    outbox, committer, catalog = Outbox(settings), Committer(pipeline, settings), open_catalog(pipeline.lake)
+    waiting = []
+    for at in range((TURNS + WARM_UP) * len(TABLES)):
+        path = write_file(home / pipeline.name / f"{at}.parquet", announce((topics[0], 0, at, at + 1)).ranges)
+        of_turn = zip(pipeline.tables, topics, strict=True)
+        waiting.append([announce((topic, 0, at, at + 1), files=(path,), table=table.name) for table, topic in of_turn])
+    coming, last = enumerate(waiting, 1), TopicPartition(topics[-1], 0)
+    committer.turn()
+    create_table(catalog, pipeline.lake, pipeline.tables[-1].name, spark_schema())
+
+    def one(turn: int) -> None:
+        reached, announcements = next(coming)
+        for announcement in announcements:
+            outbox.send(internal.announcements, announcement)
+        outbox.flush()
+        while read_ledger(catalog.load_table(pipeline.tables[-1].name)).next.get(last) != reached:
+            committer.turn()
+
+    return one
+
+
 def _side_by_side(cycles: Sequence[Callable[[int], object]], turn: int) -> None:
     with ThreadPoolExecutor(len(cycles)) as pool:
         list(pool.map(lambda cycle: cycle(turn), cycles))
@@ -162,7 +205,8 @@ def _pipeline(home: Path, name: str, bootstrap: str, topics: Sequence[str]) -> P
 
 
 def _fill(bootstrap: str, topic: str, partitions: int, each: int) -> None:
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, partitions, 1)])[topic].result(300)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(300)
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 1_000_000})
     for _ in range(each):
         for partition in range(partitions):
