@@ -1,7 +1,9 @@
 """The committer with real Kafka and real tables; announcements are made by hand, so that each can be right or wrong."""
 
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -12,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from prometheus_client import REGISTRY
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 from sqlalchemy.exc import OperationalError
@@ -306,6 +309,41 @@ def test_the_table_whose_rejects_are_lost_waits_with_those_that_are_left_and_the
 
         sweep_orphans(open_catalog(lake), "lake.t__rejected", lake.model_copy(update={"orphan_age_s": 1e-6}), True)
         assert Path(rejects[1]).exists(), "promised, and waits for the other"
+
+
+class HeldCatalog(SqlCatalog):
+    """A real catalog in which commits to one table wait until they may."""
+
+    def __init__(self, name: str, held: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._held = held
+        self.may_go = threading.Event()
+
+    def commit_table(self, table: Table, *args: Any, **kwargs: Any) -> Any:
+        if ".".join(table.name()) == self._held:
+            assert self.may_go.wait(60)
+        return super().commit_table(table, *args, **kwargs)
+
+
+def test_a_table_whose_commit_takes_long_holds_up_no_other(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = [{"name": "lake.t"}, {"name": "lake.well"}]
+    with PipelineRun(tmp_path, broker, spark, tables, {"t": 1}) as run:
+        open_catalog(run.pipeline.lake)
+        catalog = HeldCatalog("headgate", "lake.t", **run.pipeline.lake.catalog_properties)
+        slow, well = made(run, 0, 0, 2), made(run, 0, 0, 3, table="lake.well")
+        send(run, slow, well)
+        with ThreadPoolExecutor() as pool:
+            turn = pool.submit(Committer(run.pipeline, run.settings, catalog).turn)
+            try:
+                eventually(lambda: well.id in verdicts(run), "the other table's verdict")
+                assert slow.id not in verdicts(run)
+            finally:
+                catalog.may_go.set()
+            turn.result(60)
+        assert all(verdict.accepted for verdict in verdicts(run).values())
+        assert (ledger(run), ledger(run, "lake.well")) == ({0: 2}, {0: 3})
 
 
 def read_ledger_of(snapshot: Snapshot) -> int | None:

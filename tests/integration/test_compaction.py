@@ -36,7 +36,7 @@ from headgate.lake.ledger import LEDGER_TAG, ledger_snapshot, read_ledger
 from headgate.lake.maintenance import expire_snapshots
 from headgate.lake.sweep import sweep_orphans
 from headgate.lake.tables import create_table, open_catalog, table_location
-from headgate.lake.turns import CALL, GivingWay, ask_for_turn
+from headgate.lake.turns import CALL, GivingWay, Turns, ask_for_turn
 from headgate.lake.upkeep import Maintainer, maintain
 from headgate.lake.verify import verify_table
 from headgate.model import Range, TopicPartition
@@ -404,6 +404,12 @@ def test_a_catalog_that_fails_under_a_persons_word_is_told_in_a_line(tmp_path: P
     assert said.output.startswith(f"{NAME}: failed: ")
 
 
+def test_a_table_and_what_belongs_to_it_take_turns_and_other_tables_do_not_wait() -> None:
+    turns = Turns()
+    assert turns.of("lake.t") is turns.of("lake.t__rejected") is turns.of("lake.t__skipped")
+    assert turns.of("lake.t") is not turns.of("lake.u")
+
+
 def test_a_round_in_which_a_table_failed_does_not_count_as_done(tmp_path: Path) -> None:
     def done_at_s() -> float:
         return REGISTRY.get_sample_value("headgate_maintenance_timestamp_seconds") or 0.0
@@ -428,7 +434,7 @@ def test_on_a_schedule_it_works_beside_the_committer(tmp_path: Path) -> None:
     lake = Lake(tmp_path, maintain_every_s="10 ms")
     lake.commit(6)
     stop = threading.Event()
-    thread = threading.Thread(target=Maintainer(lake.pipeline, threading.Lock()).run, args=(stop,))
+    thread = threading.Thread(target=Maintainer(lake.pipeline, Turns()).run, args=(stop,))
     thread.start()
     try:
         while len(lake.files()) > 1 and thread.is_alive():

@@ -21,6 +21,7 @@ from headgate.fleet import Fleet
 from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.kafka.monitor import build_monitor
 from headgate.lake.committer import Committer
+from headgate.lake.turns import Turns
 from headgate.lake.upkeep import Maintainer
 from headgate.metrics_endpoint import Endpoint, serve
 
@@ -96,8 +97,6 @@ class Service:
         self._settings = librdkafka_settings(pipeline)
         self._threads: list[tuple[threading.Thread, threading.Event]] = []
         self._fleet: Fleet | None = None
-        self._turn = threading.Lock()
-        """Committer and upkeep commit one after the other, not against each other."""
         self._endpoint: Endpoint | None = None
         self._failure: HeadgateError | None = None
         self.failed = threading.Event()
@@ -115,9 +114,10 @@ class Service:
                 self._pipeline.metrics_port, "127.0.0.1", self._pipeline.home, self._pipeline.name, part
             )
         if "committer" in self._roles and not self._dry_run:
-            self._launch("committer", lambda stop: Committer(self._pipeline, self._settings, turn=self._turn).run(stop))
+            turns = Turns()
+            self._launch("committer", lambda stop: Committer(self._pipeline, self._settings, turns=turns).run(stop))
             if self._pipeline.lake.maintain_every_s is not None:
-                self._launch("maintainer", Maintainer(self._pipeline, self._turn).run)
+                self._launch("maintainer", Maintainer(self._pipeline, turns).run)
         if "monitor" in self._roles:
             self._launch("monitor", lambda stop: build_monitor(self._pipeline, self._settings).run(stop))
         if "controller" in self._roles:

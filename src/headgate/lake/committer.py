@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient
@@ -24,9 +24,9 @@ from headgate.kafka.internal_topics import Topics
 from headgate.kafka.offsets import GroupMirror, beginning_offsets, end_offsets, partitions_where, topic_ids
 from headgate.lake.commit import CommitResult, TableCommitter
 from headgate.lake.commit_report import report, show_problems, show_settled, show_start, show_waiting
-from headgate.lake.compaction import NOBODY_ELSE
 from headgate.lake.maintenance import expire_snapshots, snapshots_to_keep
 from headgate.lake.tables import open_catalog
+from headgate.lake.turns import Turns
 from headgate.model import Announcement, TopicPartition
 from headgate.model.messages import Landed, LedgerState, Verdict
 
@@ -38,6 +38,8 @@ _IDLE_S = 1.0
 _POLL_S = 0.1
 _EXPIRE_EVERY = 25
 _MOST_PENDING = 5_000
+_MOST_AT_ONCE = 8
+"""Tables that are committed to side by side: commits mostly wait, for a catalog or an object store."""
 _LONGEST_REST_S = 10.0
 """Between two tries at a table that fails."""
 
@@ -60,6 +62,11 @@ class _TableState:
     failures: int = 0
     """Commits that failed in a row."""
     rests_until: float = 0.0
+    expires: bool = False
+    """Whether it is time to expire snapshots."""
+
+    def is_due(self, now_s: float) -> bool:
+        return now_s >= self.rests_until and (bool(self.pending) or now_s - self.published_at > HEARTBEAT_S)
 
     def failed(self) -> None:
         self.failures += 1
@@ -73,10 +80,10 @@ class Committer:
         settings: Mapping[str, str],
         catalog: Catalog | None = None,
         name: str | None = None,
-        turn: AbstractContextManager[object] = NOBODY_ELSE,
+        turns: Turns | None = None,
     ) -> None:
-        """`turn` is held while committing; shared with upkeep in the same process."""
-        self._turn = turn
+        """`turns` are shared with upkeep in the same process."""
+        self._turns = turns or Turns()
         self.name = name or f"committer-{uuid.uuid4().hex[:8]}"
         self._pipeline = pipeline
         self._topics = Topics(pipeline.name)
@@ -154,19 +161,16 @@ class Committer:
         named = {read.partition.topic for s in self._tables.values() for a in s.pending for read in a.ranges}
         self._topic_ids.update(topic_ids(self._admin, named, deadline_s=5))
         settled_to = tail.next[self._topics.announcements, 0]
-        for state in self._tables.values():
-            if time.monotonic() < state.rests_until:
-                continue
+        due = [state for state in self._tables.values() if state.is_due(time.monotonic())]
+        for state in due:
             if state.pending:
                 show_waiting(state.committer.name)
-            try:
-                self._commit(state, settled_to)
-                state.failures = 0
-                show_settled(state.committer.name)
-            except LakeError as error:  # one table's trouble does not stop the others
-                log.warning("committer: %s", error)
-                state.failed()
-                self._complain(state, str(error))
+        with ThreadPoolExecutor(_MOST_AT_ONCE, "commit") as pool:
+            commits = {pool.submit(self._attempt, state, state.pending): state for state in due}
+            for done in as_completed(commits):
+                self._settle(commits[done], done, settled_to)
+                if commits[done].expires:
+                    pool.submit(self._expire, commits[done])
         self._mirror()
 
     def _open(self) -> None:
@@ -254,34 +258,39 @@ class Committer:
             state.published_at = 0.0
         state.placed = True
 
-    def _commit(self, state: _TableState, settled_to: int) -> None:
-        due = time.monotonic() - state.published_at > HEARTBEAT_S
-        if not (state.pending or due):
+    def _settle(self, state: _TableState, commit: Future[CommitResult], settled_to: int) -> None:
+        try:
+            result = commit.result()
+        except LakeError as error:  # one table's trouble does not stop the others
+            log.warning("committer: %s", error)
+            state.failed()
+            self._complain(state, str(error))
             return
-        pending = list(state.pending)
-        result = self._attempt(state, pending)
-        del state.pending[: len(pending)]
+        state.pending.clear()
+        state.failures = 0
         state.last = result
         self._publish(state, result, settled_to)
+        show_settled(state.committer.name)
         if result.committed:
             often = max(1, min(_EXPIRE_EVERY, snapshots_to_keep(self._pipeline.lake, result.ledger) // 2))
-            if state.commits % often == 0:  # the first one of a life, too: lives may be short
-                for suffix in ("", REJECTED_SUFFIX):
-                    self._expire(state.committer.name + suffix)
+            state.expires = state.commits % often == 0  # the first one of a life, too: lives may be short
             state.commits += 1
 
-    def _expire(self, table: str) -> None:
+    def _expire(self, state: _TableState) -> None:
         """Upkeep must never cost a commit."""
         assert self._catalog is not None
-        try:
-            expire_snapshots(self._catalog, table, self._pipeline.lake)
-        except Exception:  # catalogs fail in ways of their own
-            log.exception("expiry of %s failed; it is tried again later", table)
+        state.expires = False
+        for suffix in ("", REJECTED_SUFFIX):
+            table = state.committer.name + suffix
+            try:
+                expire_snapshots(self._catalog, table, self._pipeline.lake)
+            except Exception:  # catalogs fail in ways of their own
+                log.exception("expiry of %s failed; it is tried again later", table)
 
     def _attempt(self, state: _TableState, pending: list[Announcement]) -> CommitResult:
         """Catalogs and file systems fail in ways of their own; here they become one."""
         try:
-            with self._turn:
+            with self._turns.of(state.committer.name):
                 return state.committer.commit(pending, state.partitions, self._topic_ids)
         except HeadgateError:
             raise

@@ -1,18 +1,21 @@
-"""How upkeep in one process gets its turn at a table that a committer in another never lets rest.
+"""How upkeep gets its turn at a table that a committer never lets rest. In one process a lock for each table is enough.
 
-Exchanging files takes longer than adding some, so beside a busy committer it would lose every time. After a few losses
-it asks: a property of the table, which takes no longer to set than any commit. The committer sees it when it next reads
-the table, and waits until the exchange has taken the property away again, in the same commit. It waits once for each
-call and never long, so that whoever asked and died holds nobody up.
+Between processes it is asked for. Exchanging files takes longer than adding some, so beside a busy committer it would
+lose every time. After a few losses it asks: a property of the table, which takes no longer to set than any commit. The
+committer sees it when it next reads the table, and waits until the exchange has taken the property away again, in the
+same commit. It waits once for each call and never long, so that whoever asked and died holds nobody up.
 """
 
 import logging
+import threading
 import time
+from contextlib import AbstractContextManager
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table, Transaction
 
+from headgate.config.table import REJECTED_SUFFIX, SKIPPED_SUFFIX
 from headgate.lake.attempts import Attempt
 from headgate.lake.tables import load_table
 
@@ -43,6 +46,17 @@ def end_turn(transaction: Transaction) -> None:
     """To be part of the commit that the turn was for."""
     if CALL in transaction.table_metadata.properties:
         transaction.remove_properties(CALL)
+
+
+class Turns:
+    """For committer and upkeep of one process: they change a table, and what belongs to it, one after the other."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, threading.Lock] = {}
+
+    def of(self, table: str) -> AbstractContextManager[object]:
+        main = table.removesuffix(REJECTED_SUFFIX).removesuffix(SKIPPED_SUFFIX)
+        return self._locks.setdefault(main, threading.Lock())
 
 
 class GivingWay:

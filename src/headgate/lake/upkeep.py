@@ -16,6 +16,7 @@ from headgate.lake.compaction import NOBODY_ELSE, Compaction, compact, plan_comp
 from headgate.lake.maintenance import expirable, expire_snapshots, release_replaced
 from headgate.lake.sweep import Sweep, sweep_orphans
 from headgate.lake.tables import load_table, open_catalog
+from headgate.lake.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -77,10 +78,10 @@ def maintain(
 class Maintainer:
     """Rounds of upkeep every `lake.maintain_every_s`, the first after that long; failures wait for the next round."""
 
-    def __init__(self, pipeline: Pipeline, turn: AbstractContextManager[object] = NOBODY_ELSE) -> None:
-        """`turn` is shared with the committer of the same process."""
+    def __init__(self, pipeline: Pipeline, turns: Turns | None = None) -> None:
+        """`turns` are shared with the committer of the same process, if there is one."""
         self._pipeline = pipeline
-        self._turn = turn
+        self._turns = turns
         self._catalog: Catalog | None = None
         """Opened when it is first needed: one that is down then is waited for."""
 
@@ -100,7 +101,8 @@ class Maintainer:
                 return
             try:
                 self._catalog = self._catalog or open_catalog(lake)
-                done = maintain(self._catalog, name, lake, self._turn, is_stopped=stop.is_set)
+                turn = NOBODY_ELSE if self._turns is None else self._turns.of(name)
+                done = maintain(self._catalog, name, lake, turn, is_stopped=stop.is_set)
             except Exception:  # catalogs and file systems fail in ways of their own; ingestion must not care
                 log.exception("upkeep of %s failed; it is tried again in %g s", name, lake.maintain_every_s or 0)
                 failed = True
