@@ -31,7 +31,10 @@ def serve(port: int, address: str, home: Path, pipeline: str, part: str) -> Endp
     try:
         server, _ = start_http_server(port, addr=address)
     except OSError as error:
-        raise SetupError(f"cannot serve metrics on port {port}: {error.strerror}; set another metrics_port") from error
+        raise SetupError(
+            f"cannot serve metrics on port {port}: {error.strerror}; is this pipeline running here already? Otherwise "
+            f"set another metrics_port"
+        ) from error
     host = "127.0.0.1" if address in ("", "0.0.0.0", "::") else address
     about = {"targets": [f"{host}:{server.server_port}"], "labels": {"pipeline": pipeline, "part": part}}
     endpoint = Endpoint(target_file(home, part), json.dumps([about]))

@@ -147,12 +147,15 @@ def test_files_of_different_partition_values_are_never_joined(tmp_path: Path) ->
 
 def test_a_dry_run_changes_nothing_and_apply_does_what_it_said(tmp_path: Path) -> None:
     lake = Lake(tmp_path, keep_snapshots=3)
-    lake.commit(6)
+    lake.commit(1)
+    said = CliRunner().invoke(app, ["maintain", str(lake.file)])
+    assert said.output.splitlines()[0] == f"{NAME}: nothing to do"
+    lake.commit(5)
     location = lake.table.metadata_location
     said = CliRunner().invoke(app, ["maintain", str(lake.file)])
     assert (said.exit_code, lake.table.metadata_location) == (0, location)
     shown = " ".join(said.output.split())
-    assert "would have expired 3 snapshots, would have compacted 6 files" in shown
+    assert "would expire 3 snapshots, compact 6 files" in shown
     assert "Nothing was changed; --apply does it." in shown
     said = CliRunner().invoke(app, ["maintain", str(lake.file), "--apply"])
     assert "expired 3 snapshots, compacted 6 files" in " ".join(said.output.split())

@@ -11,6 +11,9 @@ import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
+from headgate.config.pipeline import Table
+from headgate.consumer.decode import decoder
+from headgate.errors import ConfigError
 from headgate.kafka.embedded import EmbeddedKafka
 from tests.integration.pipeline_harness import PipelineRun, Record
 
@@ -165,3 +168,11 @@ def test_a_tombstone_has_nothing_to_decode_and_is_kept_as_rejected(
     assert (bytes(row["key"]), row["value"], row["_offset"]) == (b"gone", None, offset)
     assert "tombstone" in row["reason"]
     landed.assert_exactly_once(table)
+
+
+def test_a_schema_that_spark_does_not_know_is_told_in_one_line(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError) as told:
+        decoder(Table.model_validate({"name": "lake.t", "format": "json", "schema": "id BIGGINT"}))
+    (line,) = str(told.value).splitlines()
+    assert line.startswith("table lake.t: schema is not a Spark DDL schema: ")
+    assert "BIGGINT" in line

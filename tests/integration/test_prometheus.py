@@ -199,6 +199,11 @@ metrics_port: {free_port()}
         assert not asked('{__name__=~"headgate_.+", pipeline=""}'), "every series says whose it is"
         eventually(lambda: "unknown" not in asked.health_of_rules().values(), "all rules were evaluated")
         assert set(asked.health_of_rules().values()) == {"ok"}
+        rules = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
+        for rule in rules:
+            if rule["alert"] in ("HeadgateDown", "HeadgateControllerStuck", "HeadgateNotMeasuring"):
+                assert not asked(rule["expr"]), f"{rule['alert']} is raised for a pipeline that is well"
+        assert not asked('headgate_controller_heartbeat_timestamp_seconds{part!="run"}'), "consumers have no controller"
 
         process.send_signal(signal.SIGINT)
         process.wait(DEADLINE_S)

@@ -1,14 +1,18 @@
 """What `headgate explain` makes of journals: which decisions, when they were taken, lag and latency around them."""
 
+import io
 import time
 from dataclasses import replace
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 from headgate.cli.explain import lines, moment_s
 from headgate.cli.main import app
+from headgate.cli.run import sentence
+from headgate.cli.view import _decisions
 from headgate.controller.explaining import Explanation, moment, newest, triggered_ms
 from headgate.model.messages import (
     CommitRecord,
@@ -135,3 +139,20 @@ def test_more_decisions_than_can_be_explained_at_once_are_refused() -> None:
     refused = CliRunner().invoke(app, ["explain", "pipeline.yaml", "--last", "5000"])
     assert refused.exit_code == 2
     assert "1000" in refused.output
+
+
+def test_an_alert_is_told_once() -> None:
+    said = "consumer 3 was not ready [after 120 s]"
+    alert = decision(NOON_MS, outcome="alert", reason=said, alerts=(said,), consumers_before=2, consumers_after=2)
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(sentence(alert))
+    assert console.export_text() == f"alert: {said}\n"
+    console.print(_decisions([alert]))
+    assert console.export_text().count(said) == 1
+    explained = [str(line) for line in lines(Explanation(alert, moment(NOON_MS, [], []), ()))]
+    assert sum(said in line for line in explained) == 1
+
+
+def test_what_a_decision_could_not_help_is_told_beside_its_reason() -> None:
+    told = decision(NOON_MS, outcome="applied", reason="why", alerts=("a-0 is hot",))
+    assert sentence(told).endswith("why\n  [yellow]a-0 is hot[/]")

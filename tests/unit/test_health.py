@@ -114,6 +114,20 @@ def test_what_is_wrong_in_kafka_is_told_with_evidence_and_advice(
 
 
 @pytest.mark.parametrize(
+    ("silent", "advice"),
+    [
+        ({"the committer"}, "headgate run FILE --roles committer"),
+        ({"the committer", "the monitor"}, "headgate run FILE --roles monitor,committer"),
+        ({"the controller", "the monitor"}, "start the pipeline: headgate run FILE"),
+        ({"consumer 1"}, "the controller replaces consumers; its log says why it did not"),
+    ],
+)
+def test_beside_a_controller_that_works_only_what_is_missing_is_to_be_started(silent: set[str], advice: str) -> None:
+    voices = tuple(voice(v.who, 40_000) if v.who in silent else v for v in EVERYBODY)
+    assert verdict("parts", replace(KAFKA, voices=voices)).advice.endswith(advice)
+
+
+@pytest.mark.parametrize(
     ("check", "change", "expected", "evidence"),
     [
         ("catalog", {"missing_tables": ("lake.u",)}, "warn", "not there yet: lake.u"),

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +97,34 @@ def test_a_consumer_that_is_gone_counts_for_nothing_any_more_and_the_others_neve
     assert counted() == {"2": 30.0, "3": 40.0}
     show_heartbeat(beat())
     assert counted() == {}
+
+
+def test_a_process_says_nothing_of_parts_that_do_not_run_in_it() -> None:
+    """Alerts subtract these from the time, and take their presence for that of the controller."""
+    shown = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import headgate.cli.main, headgate.cli.consumer, headgate.controller.service, prometheus_client\n"
+            "print(prometheus_client.generate_latest().decode())",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout
+    served = {line.partition(" ")[0] for line in shown.splitlines() if not line.startswith("#")}
+    silent = {
+        "headgate_controller_heartbeat_timestamp_seconds",
+        "headgate_consumers",
+        "headgate_configured_capacity_bytes_per_second",
+        "headgate_slow_consumers",
+        "headgate_crowding_factor",
+        "headgate_move_pause_seconds",
+        "headgate_measurement_timestamp_seconds",
+        "headgate_slo_goal_ratio",
+        "headgate_collect_partitions",
+    }
+    assert "headgate_partitions_moved_total" in served, "the controller's metrics were imported"
+    assert silent <= {one.name for one in metrics()}
+    assert served & silent == set()

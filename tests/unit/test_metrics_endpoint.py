@@ -33,7 +33,9 @@ def test_who_is_replaced_leaves_the_file_of_its_successor_alone(tmp_path: Path) 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     endpoint = serve(0, "127.0.0.1", tmp_path, "orders", "run")
     port = int(json.loads(endpoint.text)[0]["targets"][0].partition(":")[2])
-    with pytest.raises(SetupError, match=f"cannot serve metrics on port {port}"):
+    with pytest.raises(
+        SetupError, match=f"cannot serve metrics on port {port}: .* is this pipeline running here already"
+    ):
         serve(port, "127.0.0.1", tmp_path, "orders", "other")
 
 

@@ -57,7 +57,7 @@ def consumer(
             start_session, spark.master, folder, name, spark.remote, spark.conf, python_path=pipeline.folder
         )
         from headgate.consumer.worker import Worker
-        from headgate.controller.metrics import show_build
+        from headgate.kafka.build_info import show_build
         from headgate.metrics_endpoint import consumer_part, serve
 
     endpoint = None

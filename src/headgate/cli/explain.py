@@ -107,7 +107,8 @@ def lines(explained: Explanation) -> Iterator[Text | Table]:
     yield Text.assemble((f"{_clock(triggered_ms(d))}  ", "dim"), (d.trigger or "decision", "bold"), f"  {d.outcome}")
     yield _line("why", d.reason)
     for alert in d.alerts:
-        yield _line("alert", alert)
+        if alert != d.reason:
+            yield _line("alert", alert)
     if d.inputs:
         yield _line("inputs", ", ".join(f"{name} {value:,.6g}" for name, value in d.inputs.items()))
     if d.capacities:

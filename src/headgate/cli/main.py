@@ -25,6 +25,7 @@ from headgate.cli import (
     verify,
 )
 from headgate.cli.errors import exit_with_one_line
+from headgate.cli.flowing import flow
 
 app = typer.Typer(
     name="headgate",
@@ -33,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="""Elastic, exactly-once ingestion from Kafka to Apache Iceberg on PySpark.
 
-Start here: [bold]headgate demo[/] shows everything on this machine in three minutes.
+Start here: [bold]headgate demo[/] shows everything on this machine in three minutes. \
 Then copy examples/pipeline.yaml, [bold]headgate check[/] it, and [bold]headgate run[/] it against your own Kafka.""",
 )
 app.command(rich_help_panel="Ingest")(demo.demo)
@@ -54,6 +55,7 @@ app.command(rich_help_panel="Try out")(load.load)
 app.add_typer(topology.app, name="topology", rich_help_panel="Watch")
 app.add_typer(kafka.app, name="kafka", rich_help_panel="Try out")
 app.add_typer(experiment.app, name="experiment", rich_help_panel="Try out")
+flow(app)
 
 
 def _version(show: bool) -> None:

@@ -104,7 +104,7 @@ def _each(
 def _apply(console: Console, catalog: "Catalog", name: str, pipeline: "Pipeline") -> "Upkeep":
     from headgate.lake.upkeep import maintain as maintain_table
 
-    with Progress(console=console, transient=True) as shown:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
         bar = shown.add_task(name, total=None)
 
         def progress(done: "Compaction", planned: "Compaction") -> None:
@@ -114,13 +114,15 @@ def _apply(console: Console, catalog: "Catalog", name: str, pipeline: "Pipeline"
 
 
 def _say(console: Console, done: "Upkeep", applied: bool) -> None:
-    would = "" if applied else "would have "
     joined, orphans = done.compaction, done.sweep
-    console.print(
-        f"{done.table}: {would}expired {done.expired} snapshots, {would}compacted {joined.files} files "
-        f"({joined.bytes:,} bytes) into {joined.into}, {would}swept {len(orphans.orphans)} orphan files "
-        f"({orphans.bytes:,} bytes)"
-    )
+    expire, compact, sweep = ("expired", "compacted", "swept") if applied else ("expire", "compact", "sweep")
+    steps = [
+        f"{expire} {done.expired} snapshots" if done.expired else "",
+        f"{compact} {joined.files} files ({joined.bytes:,} bytes) into {joined.into}" if joined.files else "",
+        f"{sweep} {len(orphans.orphans)} orphan files ({orphans.bytes:,} bytes)" if orphans.orphans else "",
+    ]
+    said = ", ".join(filter(None, steps))
+    console.print(f"{done.table}: {'' if applied or not said else 'would '}{said or 'nothing to do'}", markup=False)
     if not applied:
         for path in orphans.orphans[:_MOST_LISTED]:
             console.print(f"  {path}", highlight=False)

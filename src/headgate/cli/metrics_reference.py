@@ -12,6 +12,7 @@ from headgate.bulk_histogram import BulkHistogram
 SOURCES = (
     ("headgate.kafka.monitor", "monitor"),
     ("headgate.controller.metrics", "controller"),
+    ("headgate.kafka.build_info", "every part"),
     ("headgate.consumer.accounts", "consumer"),
     ("headgate.lake.commit_report", "committer"),
     ("headgate.lake.upkeep", "committer"),

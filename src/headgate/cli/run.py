@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from headgate.cli.logs import LogFormat, LogFormatOption, log_to
 from headgate.config.clients import librdkafka_settings
@@ -91,5 +92,7 @@ def sentence(decision: DecisionRecord) -> str:
     if decision.outcome == STARTED:
         return "[bold]controller started[/]; it asks the consumers that run what they own"
     change = f"{decision.consumers_before} → {decision.consumers_after} consumers, {decision.moved} partitions moved"
-    alerts = "".join(f"\n  [yellow]{alert}[/]" for alert in decision.alerts)
-    return f"[bold]{decision.outcome}[/]: {change}. {decision.reason}{alerts}"
+    if decision.alerts == (decision.reason,):
+        return f"[bold yellow]{decision.outcome}[/]: {escape(decision.reason)}"
+    alerts = "".join(f"\n  [yellow]{escape(alert)}[/]" for alert in decision.alerts)
+    return f"[bold]{decision.outcome}[/]: {change}. {escape(decision.reason)}{alerts}"

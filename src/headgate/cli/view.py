@@ -135,10 +135,11 @@ def _decisions(decisions: Sequence[DecisionRecord]) -> Table:
         table.add_column(name)
     for d in decisions:
         ago = time.time() - d.at_ms / 1000
+        why = " ".join(dict.fromkeys((d.reason, *d.alerts)))  # of an alert alone, both are the same
         table.add_row(
             f"{ago:.0f} s ago",
             f"{d.consumers_before} → {d.consumers_after}",
             f"{d.moved}",
-            Text(f"{d.reason} {' '.join(d.alerts)}"[:160] + ("" if d.outcome == "applied" else f" ({d.outcome})")),
+            Text(why[:160] + ("" if d.outcome == "applied" else f" ({d.outcome})")),
         )
     return table

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-from prometheus_client import REGISTRY, Counter, Gauge
+from prometheus_client import REGISTRY, Counter
 
 from headgate.bulk_histogram import BulkHistogram
+from headgate.part_gauge import PartGauge
 
 RECORDS = Counter("headgate_collect_records_total", "Records that the main cluster acknowledged", ["topic"])
 SKIPPED = Counter(
@@ -13,9 +14,9 @@ SKIPPED = Counter(
     "Offsets at the collector without a record: deleted by retention, compacted, or marks of transactions",
     ["topic"],
 )
-IN_FLIGHT = Gauge("headgate_collect_in_flight_records", "Records sent to the main cluster and not acknowledged")
-WAITING = Gauge("headgate_collect_waiting_records", "Records at the collector that were not sent on, as last seen")
-PARTITIONS = Gauge("headgate_collect_partitions", "Source partitions that this forwarder holds")
+IN_FLIGHT = PartGauge("headgate_collect_in_flight_records", "Records sent to the main cluster and not acknowledged")
+WAITING = PartGauge("headgate_collect_waiting_records", "Records at the collector that were not sent on, as last seen")
+PARTITIONS = PartGauge("headgate_collect_partitions", "Source partitions that this forwarder holds")
 DELAY_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 

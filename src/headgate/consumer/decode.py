@@ -15,6 +15,7 @@ from pyspark.sql.types import StringType, StructType
 
 from headgate.config.pipeline import Table
 from headgate.config.table import OWN_COLUMNS
+from headgate.consumer.spark import first_line
 from headgate.errors import ConfigError
 
 REASON = "_reason"
@@ -56,7 +57,7 @@ def _json(table: Table) -> tuple[Decoder, tuple[str, ...]]:
     try:
         schema = cast(StructType, StructType.fromDDL(ddl))
     except Exception as error:
-        raise ConfigError(f"table {table.name}: schema is not a Spark DDL schema: {error}") from error
+        raise ConfigError(f"table {table.name}: schema is not a Spark DDL schema: {first_line(error)}") from error
     if taken := [name for name in schema.names if name.lower() in META]:
         raise ConfigError(f"table {table.name}: schema must not use Headgate's own columns: {', '.join(taken)}")
     declared = StructType(schema.fields).add(_CORRUPT, StringType())

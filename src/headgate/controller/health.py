@@ -3,7 +3,7 @@
 Nothing is asked of anybody here (that is `health_facts`), so every threshold can be tried without a broker or a lake.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from headgate.config.units import BYTES, BYTES_PER_S
@@ -196,10 +196,18 @@ def parts(kafka: KafkaFacts, now_ms: int) -> Finding:
     never = [who for who in needed if who not in heard]
     evidence = "; ".join(filter(None, [evidence, f"never heard: {_some(never)}" if never else ""]))
     if silent:
-        return Finding(
-            "parts", Verdict.fail, evidence, f"silent: {_some(silent)}; start the pipeline: headgate run FILE"
-        )
+        return Finding("parts", Verdict.fail, evidence, f"silent: {_some(silent)}; {_start(silent, needed)}")
     return Finding("parts", Verdict.ok, evidence)
+
+
+def _start(silent: Collection[str], needed: Collection[str]) -> str:
+    """A whole `run` beside a controller that works would take the pipeline from it."""
+    roles = [who.removeprefix("the ") for who in needed if who in silent]
+    if not roles:
+        return "the controller replaces consumers; its log says why it did not"
+    if "controller" in roles:
+        return "start the pipeline: headgate run FILE"
+    return f"start what is missing: headgate run FILE --roles {','.join(roles)}"
 
 
 def versions(kafka: KafkaFacts, now_ms: int) -> Finding:

@@ -1,9 +1,9 @@
 """What the controller shows to Prometheus; counted where decisions leave for Kafka, so simulations count nothing."""
 
-from prometheus_client import Counter, Gauge, Histogram, Info
+from prometheus_client import Counter, Gauge, Histogram
 
-from headgate.kafka.codec import RELEASE, VERSION
 from headgate.model.messages import ControllerState, DecisionRecord
+from headgate.part_gauge import PartGauge
 
 _DECISIONS = Counter(
     "headgate_decisions_total",
@@ -19,29 +19,23 @@ _STEP = Histogram(
     ["step"],
     buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160),
 )
-_CONSUMERS = Gauge("headgate_consumers", "Consumers that own partitions, as far as the controller knows")
+_CONSUMERS = PartGauge("headgate_consumers", "Consumers that own partitions, as far as the controller knows")
 _COUNTED = Gauge(
     "headgate_consumer_counted_capacity_bytes_per_second",
     "What a consumer counts for in decisions: the configured capacity, or less while it is measured to be slower",
     ["consumer"],
 )
-_CONFIGURED = Gauge("headgate_configured_capacity_bytes_per_second", "A consumer's capacity by the pipeline file")
-_SLOW = Gauge("headgate_slow_consumers", "Consumers that count for less than the configured capacity")
-_CROWDING = Gauge(
+_CONFIGURED = PartGauge("headgate_configured_capacity_bytes_per_second", "A consumer's capacity by the pipeline file")
+_SLOW = PartGauge("headgate_slow_consumers", "Consumers that count for less than the configured capacity")
+_CROWDING = PartGauge(
     "headgate_crowding_factor", "How much more consumers would do if they shared no cores or disk; 1 if they do not"
 )
-_PAUSE = Gauge(
+_PAUSE = PartGauge(
     "headgate_move_pause_seconds", "How long a move keeps a partition from being read, 99th percentile of the newest"
 )
-_HEARTBEAT = Gauge("headgate_controller_heartbeat_timestamp_seconds", "When the controller last took a step")
-
-_BUILD = Info("headgate_build", "Which release this process runs, and its version of the messages")
+_HEARTBEAT = PartGauge("headgate_controller_heartbeat_timestamp_seconds", "When the controller last took a step")
 
 _APPLIED = "applied"
-
-
-def show_build() -> None:
-    _BUILD.info({"release": RELEASE, "messages": str(VERSION)})
 
 
 def count_decision(record: DecisionRecord) -> None:

@@ -15,9 +15,9 @@ from headgate.config.pipeline import Pipeline
 from headgate.consumer.spark import start_session
 from headgate.controller.assembly import channel_of, controller_of, dry_run_of
 from headgate.controller.fleets import build_fleet
-from headgate.controller.metrics import show_build
 from headgate.errors import ConfigError, ConsumerError, HeadgateError, KafkaUnavailable, Superseded
 from headgate.fleet import Fleet
+from headgate.kafka.build_info import show_build
 from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.kafka.monitor import build_monitor
 from headgate.lake.committer import Committer

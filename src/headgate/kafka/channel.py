@@ -65,7 +65,8 @@ class Outbox:
         left = self._producer.flush(deadline_s)
         failures, self._failures = self._failures, []
         if left or failures:
-            raise KafkaUnavailable(f"{left} messages still unacknowledged after {deadline_s:g} s {failures[:3]}")
+            open_ = [f"{left} messages not acknowledged within {deadline_s:g} s"] if left else []
+            raise KafkaUnavailable("; ".join([*open_, *failures[:3]]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from headgate.kafka.record_sizes import CycleSizes, NewestRecords, RecordSizes, 
 from headgate.kafka.smoothing import BoxMean, Ewma, Smoothing
 from headgate.model import TopicPartition
 from headgate.model.messages import Measurement
+from headgate.part_gauge import PartGauge
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ WRITE_RATE = _WriteRateGauge(
     ["topic", "partition"],
 )
 
-MEASURED = Gauge("headgate_measurement_timestamp_seconds", "When write rates were last measured")
+MEASURED = PartGauge("headgate_measurement_timestamp_seconds", "When write rates were last measured")
 
 LONGEST_PAUSE_S = 10.0
 """Between tries while the brokers do not answer."""

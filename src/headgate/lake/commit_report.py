@@ -13,6 +13,7 @@ from headgate.lake.commit import CommitResult
 from headgate.lake.latency import latencies_ms, merge_points, share_within
 from headgate.lake.latency_histogram import LatencyHistogram
 from headgate.model.messages import CommitRecord
+from headgate.part_gauge import PartGauge
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ _COMMIT_DURATION = Histogram("headgate_commit_duration_seconds", "Duration of a 
 _LATENCY = LatencyHistogram("headgate_latency_seconds", "Commit time minus Kafka timestamp of the records committed")
 REGISTRY.register(_LATENCY)
 _LATE = Counter("headgate_late_records_total", "Records committed later than slo.latency_s after their time", ["table"])
-_SLO_GOAL = Gauge("headgate_slo_goal_ratio", "The share that the pipeline file asks for: slo.quantile")
+_SLO_GOAL = PartGauge("headgate_slo_goal_ratio", "The share that the pipeline file asks for: slo.quantile")
 _LAST_COMMIT = Gauge("headgate_last_commit_timestamp_seconds", "When the last snapshot was committed", ["table"])
 _WAITING = Gauge(
     "headgate_commit_waiting_timestamp_seconds",
