@@ -346,6 +346,49 @@ def test_a_table_whose_commit_takes_long_holds_up_no_other(
         assert (ledger(run), ledger(run, "lake.well")) == ({0: 2}, {0: 3})
 
 
+def test_a_table_that_is_gone_from_the_catalog_is_told_and_not_made_again_until_a_person_says_so(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = [{"name": "lake.t"}, {"name": "lake.well"}]
+    with PipelineRun(tmp_path, broker, spark, tables, {"t": 1}) as run:
+        run.produce("t", [b"x"] * 9)
+        catalog, committer = open_catalog(run.pipeline.lake), Committer(run.pipeline, run.settings)
+        first = made(run, 0, 0, 4), made(run, 0, 0, 4, table="lake.well")
+        send(run, *first)
+        settle(run, committer, *first)
+        begin_anew = ["maintain", str(tmp_path / "pipeline.yaml"), "--begin-anew", "lake.t"]
+        assert "is in the catalog" in str(CliRunner().invoke(app, begin_anew).exception)
+
+        catalog.drop_table("lake.t")
+        for number, life in enumerate((committer, Committer(run.pipeline, run.settings)), 1):
+            late, well = made(run, 0, 4, 6), made(run, 0, 3 + number, 4 + number, table="lake.well")
+            send(run, late, well)
+            assert settle(run, life, well)[well.id].accepted
+            assert "lake.t is not in the catalog any more" in problem_told_by(life, run, "lake.t")
+            assert late.id not in verdicts(run)
+        assert not catalog.table_exists("lake.t")
+
+        assert "a committer is at work" in str(CliRunner().invoke(app, begin_anew).exception)
+        monkeypatch.setattr("headgate.lake.words.SILENT_S", 0.0)
+        assert CliRunner().invoke(app, begin_anew).output == "lake.t: begins anew, at the earliest records\n"
+        again = made(run, 0, 0, 9)
+        send(run, again)
+        assert settle(run, Committer(run.pipeline, run.settings), again)[again.id].accepted
+        assert ledger(run) == {0: 9}
+
+
+def problem_told_by(committer: Committer, run: PipelineRun, table: str) -> str:
+    """Turns until it tells one."""
+
+    def look() -> str:
+        committer.turn()
+        words = [state for state in told(run) if state.table == table and state.committer == committer.name]
+        return "".join(words[-1].problems) if words else ""
+
+    eventually(look, "a problem is told")
+    return look()
+
+
 def read_ledger_of(snapshot: Snapshot) -> int | None:
     text = summary(snapshot).get(LEDGER)
     return next(iter(decode_ledger(text).next.values()), None) if text else None

@@ -38,6 +38,15 @@ def maintain(
             "is moved: go on where the ledger stands. Wrong if its offsets began again. May be repeated.",
         ),
     ] = None,
+    begin_anew: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--begin-anew",
+            metavar="TABLE",
+            help="This table was dropped, or the catalog is another one now, on purpose: begin again where start_from "
+            "says. While the pipeline is stopped. May be repeated.",
+        ),
+    ] = None,
     forget_lost_rejects: Annotated[
         bool,
         typer.Option(
@@ -64,6 +73,9 @@ def maintain(
     console = Console(highlight=False, soft_wrap=True)
     if same_topic:
         _accept(pipeline, catalog, same_topic, console)
+        return
+    if begin_anew:
+        _begin(pipeline, catalog, begin_anew, console)
         return
     if forget_lost_rejects:
         _forget(pipeline, catalog, console)
@@ -148,6 +160,16 @@ def _accept(pipeline: "Pipeline", catalog: "Catalog", topics: list[str], console
             console.print(f"{name}: {topic} {'is accepted with its new id' if accepted else 'was known already'}")
 
     _each("accepting topics", tables, accept, pipeline, console)
+
+
+def _begin(pipeline: "Pipeline", catalog: "Catalog", tables: list[str], console: Console) -> None:
+    from headgate.config.clients import librdkafka_settings
+    from headgate.lake.words import begin_anew
+
+    settings = librdkafka_settings(pipeline)
+    for table in tables:
+        begin_anew(pipeline, settings, catalog, table)
+        console.print(f"{table}: begins anew, at the {pipeline.start_from} records", markup=False)
 
 
 def _forget(pipeline: "Pipeline", catalog: "Catalog", console: Console) -> None:

@@ -92,15 +92,23 @@ class TableCommitter:
         announcements: Sequence[Announcement],
         origins: Mapping[TopicPartition, int],
         topic_ids: Mapping[str, str] | None = None,
+        existed: bool = False,
     ) -> CommitResult:
         """Commits what follows the ledger, refuses the rest.
 
-        `origins` are partitions the ledger may not know yet, `topic_ids` what Kafka calls its topics now.
+        `origins` are partitions the ledger may not know yet, `topic_ids` what Kafka calls its topics now. A table that
+        `existed` is not made again.
         """
         began, conflicts = time.monotonic(), 0
         unreadable: dict[str, str] = {}
         for attempt in range(MOST_ATTEMPTS):
             table = load_table(self._catalog, self.name)
+            if table is None and existed:
+                raise LakeError(
+                    f"{self.name} is not in the catalog any more: it was dropped or renamed, or lake.catalog or home "
+                    f"is another one now. Nothing is written until it is back. To begin it anew where start_from says, "
+                    f"stop the pipeline and say: headgate maintain FILE --begin-anew {self.name}"
+                )
             if table is None:
                 schema = next((a.schema for a in announcements if _unusable(a.schema) is None), None)
                 if schema is None:

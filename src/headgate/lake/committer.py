@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
@@ -19,7 +19,7 @@ from headgate.config.pipeline import Pipeline
 from headgate.config.table import REJECTED_SUFFIX
 from headgate.errors import HeadgateError, KafkaUnavailable, LakeError, Outdated
 from headgate.failpoints import reach
-from headgate.kafka.channel import BEGINNING, Outbox, Tail
+from headgate.kafka.channel import Outbox, Tail
 from headgate.kafka.internal_topics import Topics
 from headgate.kafka.offsets import GroupMirror, beginning_offsets, end_offsets, partitions_where, topic_ids
 from headgate.lake.commit import CommitResult, TableCommitter
@@ -27,12 +27,12 @@ from headgate.lake.commit_report import report, show_problems, show_settled, sho
 from headgate.lake.maintenance import expire_snapshots, snapshots_to_keep
 from headgate.lake.tables import open_catalog
 from headgate.lake.turns import Turns
+from headgate.lake.words import HEARTBEAT_S, last_words
 from headgate.model import Announcement, TopicPartition
 from headgate.model.messages import Landed, LedgerState, Verdict
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_S = 5.0
 _IDLE_S = 1.0
 """Longest wait for announcements: heartbeats and new partitions have their turn as well."""
 _POLL_S = 0.1
@@ -217,12 +217,7 @@ class Committer:
     def _published(self) -> dict[str, LedgerState]:
         """What committers before this one said last, per table."""
         if self._earlier is None:
-            ledgers = Tail(self._settings, {(self._topics.ledger, 0): BEGINNING})
-            try:
-                words = [r.message for r in ledgers.read_to_end(newest_of=self._topics.ledger)]
-            finally:
-                ledgers.close()
-            self._earlier = {w.table: w for w in words if isinstance(w, LedgerState) and w.table in self._tables}
+            self._earlier = last_words(self._pipeline, self._settings)
         return self._earlier
 
     def _discover(self) -> None:
@@ -289,9 +284,11 @@ class Committer:
 
     def _attempt(self, state: _TableState, pending: list[Announcement]) -> CommitResult:
         """Catalogs and file systems fail in ways of their own; here they become one."""
+        said = self._published().get(state.committer.name)
+        existed = state.last.exists if state.last is not None else said is not None and said.exists
         try:
             with self._turns.of(state.committer.name):
-                return state.committer.commit(pending, state.partitions, self._topic_ids)
+                return state.committer.commit(pending, state.partitions, self._topic_ids, existed)
         except HeadgateError:
             raise
         except Exception as error:
@@ -314,10 +311,17 @@ class Committer:
 
     def _complain(self, state: _TableState, problem: str) -> None:
         """Commits fail: says so, with the ledger as it was last known, for whoever looks at the status."""
-        if state.last is None:  # there is no ledger to tell; Prometheus needs none
-            show_problems(state.committer.name, 1)
-        elif time.monotonic() - state.published_at > HEARTBEAT_S:
-            self._tell(state, state.last, (), (problem,))
+        due = time.monotonic() - state.published_at > HEARTBEAT_S
+        if state.last is not None:
+            if due:
+                self._tell(state, state.last, (), (problem,))
+            return
+        show_problems(state.committer.name, 1)
+        if due and (said := self._published().get(state.committer.name)):
+            now_ms = int(time.time() * 1000)
+            repeated = replace(said, at_ms=now_ms, committer=self.name, verdicts=(), problems=(problem,))
+            self._outbox.send(self._topics.ledger, repeated, key=said.table)
+            state.published_at = time.monotonic()
 
     def _tell(
         self, state: _TableState, result: CommitResult, verdicts: tuple[Verdict, ...], problems: tuple[str, ...]

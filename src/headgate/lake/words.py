@@ -1,0 +1,59 @@
+"""The ledger topic: what committers said last of each table, and a person's word that one begins anew."""
+
+import time
+from collections.abc import Mapping
+
+from pyiceberg.catalog import Catalog
+
+from headgate.config.pipeline import Pipeline
+from headgate.errors import LakeError
+from headgate.kafka.channel import BEGINNING, Outbox, Tail
+from headgate.kafka.internal_topics import Topics
+from headgate.lake.tables import load_table
+from headgate.model.messages import LedgerState
+
+HEARTBEAT_S = 5.0
+"""A committer speaks of every table at least this often."""
+SILENT_S = 4 * HEARTBEAT_S
+"""Who has not spoken for so long is not at work."""
+
+
+def last_words(pipeline: Pipeline, settings: Mapping[str, str | int | float | bool]) -> dict[str, LedgerState]:
+    """Of each of the pipeline's tables."""
+    topic = Topics(pipeline.name).ledger
+    tail = Tail(settings, {(topic, 0): BEGINNING})
+    try:
+        words = [received.message for received in tail.read_to_end(newest_of=topic)]
+    finally:
+        tail.close()
+    tables = {table.name for table in pipeline.tables}
+    return {w.table: w for w in words if isinstance(w, LedgerState) and w.table in tables}
+
+
+def begin_anew(pipeline: Pipeline, settings: Mapping[str, str], catalog: Catalog, table: str) -> None:
+    """A person's word that a table which is gone from the catalog is to begin again, where `start_from` says."""
+    if table not in {t.name for t in pipeline.tables}:
+        raise LakeError(f"{table} is not one of the pipeline's tables; nothing was changed")
+    if load_table(catalog, table) is not None:
+        raise LakeError(f"{table} is in the catalog; drop or rename it first, or give the pipeline another name for it")
+    said = last_words(pipeline, settings).get(table)
+    if said is None or not said.exists:
+        return
+    if time.time() - said.at_ms / 1000 < SILENT_S:
+        raise LakeError(
+            f"a committer is at work, or was a moment ago: stop the pipeline, wait {SILENT_S:g} s, try again"
+        )
+    nothing = LedgerState(
+        table=table,
+        at_ms=int(time.time() * 1000),
+        committer="by hand",
+        sequence=0,
+        snapshot_id=0,
+        exists=False,
+        positions=(),
+        verdicts=(),
+        announcements_next=said.announcements_next,
+    )
+    outbox = Outbox(settings, "headgate maintain")
+    outbox.send(Topics(pipeline.name).ledger, nothing, key=table)
+    outbox.flush()
