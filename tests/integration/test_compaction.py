@@ -272,6 +272,19 @@ def test_nothing_is_swept_while_a_file_in_use_is_not_where_the_table_is(tmp_path
     lake.assert_exact()
 
 
+@pytest.mark.parametrize("name", [f"{NAME}.data", f"{NAME}.metadata.deeper"])
+def test_a_sweep_leaves_alone_a_table_whose_place_is_within_that_of_another(tmp_path: Path, name: str) -> None:
+    lake = Lake(tmp_path)
+    lake.commit(1)
+    inner = create_table(lake.catalog, lake.pipeline.lake, name, spark_schema())
+    assert inner.location().startswith(f"{lake.table.location()}/")
+    orphan = lake.folder / "data" / "orphan.parquet"
+    orphan.touch()
+    swept = sweep_orphans(lake.catalog, NAME, every_file_is_old(lake), remove=True).orphans
+    assert swept == (str(orphan),)
+    assert lake.catalog.load_table(name).metadata == inner.metadata
+
+
 def every_file_is_old(lake: Lake) -> LakeConfig:
     return lake.pipeline.lake.model_copy(update={"orphan_age_s": 1e-6})
 
