@@ -10,9 +10,13 @@ from pathlib import Path
 from headgate.errors import SetupError
 from headgate.file_lock import locked
 
+log = logging.getLogger(__name__)
+
 LARGEST_BYTES = 20_000_000
 KEPT = 3
 """Older files beside the one that is written: name.1 is the newest of them."""
+JVM_ERRORS = "spark-stderr.log"
+"""What a JVM says beside its log, and what transforms print in Spark's Python workers."""
 _LOCK_WAIT_S = 1.0
 
 
@@ -38,10 +42,13 @@ def turn_over(file: Path) -> None:
 
 def empty(file: Path) -> None:
     """The same for a file that others hold open without knowing: they must be appending to it. Its content is copied;
-    lines that come in that moment are lost."""
-    if _is_full(file):
-        shutil.copyfile(file, _shifted(file))
-        os.truncate(file, 0)
+    lines that come in that moment are lost. What cannot be shortened grows on, and that is said."""
+    try:
+        if _is_full(file):
+            shutil.copyfile(file, _shifted(file))
+            os.truncate(file, 0)
+    except OSError as error:
+        log.warning("%s cannot be shortened: %s", file, error)
 
 
 def _is_full(file: Path) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from prometheus_client import REGISTRY
@@ -32,6 +33,7 @@ from headgate.errors import LakeError
 from headgate.lake import compaction
 from headgate.lake.commit import TableCommitter
 from headgate.lake.compaction import REPLACED_TAG, Compaction, compact
+from headgate.lake.landing import LANDED_TAG
 from headgate.lake.ledger import LEDGER_TAG, ledger_snapshot, read_ledger
 from headgate.lake.maintenance import expire_snapshots
 from headgate.lake.sweep import sweep_orphans
@@ -273,6 +275,19 @@ def test_nothing_is_swept_while_a_file_in_use_is_not_where_the_table_is(tmp_path
     lake.assert_exact()
 
 
+@pytest.mark.parametrize("name", [f"{NAME}.data", f"{NAME}.metadata.deeper"])
+def test_a_sweep_leaves_alone_a_table_whose_place_is_within_that_of_another(tmp_path: Path, name: str) -> None:
+    lake = Lake(tmp_path)
+    lake.commit(1)
+    inner = create_table(lake.catalog, lake.pipeline.lake, name, spark_schema())
+    assert inner.location().startswith(f"{lake.table.location()}/")
+    orphan = lake.folder / "data" / "orphan.parquet"
+    orphan.touch()
+    swept = sweep_orphans(lake.catalog, NAME, every_file_is_old(lake), remove=True).orphans
+    assert swept == (str(orphan),)
+    assert lake.catalog.load_table(name).metadata == inner.metadata
+
+
 def every_file_is_old(lake: Lake) -> LakeConfig:
     return lake.pipeline.lake.model_copy(update={"orphan_age_s": 1e-6})
 
@@ -379,6 +394,23 @@ def test_upkeep_puts_the_ledgers_tag_back_that_somebody_dropped(tmp_path: Path) 
     assert expire_snapshots(interrupted, NAME, lake.pipeline.lake) == 0
     lake.commit(1)
     lake.assert_exact()
+
+
+def test_rejected_records_do_not_land_twice_after_somebody_dropped_the_tag_of_their_mark(tmp_path: Path) -> None:
+    lake, name = Lake(tmp_path, keep_snapshots=1), f"{NAME}{REJECTED_SUFFIX}"
+    rejects = tmp_path / "rejects.parquet"
+    pq.write_table(pa.table({"value": pa.array([b"bad"], pa.binary()), "reason": ["because"]}), rejects)
+    sent = announce(("t", 0, 0, 1), rejected_files=(str(rejects),), rejected=1)
+    assert lake.committer.commit([sent], {T0: 0}).committed == (sent,)
+    rejected = lake.catalog.load_table(name)
+    rejected.manage_snapshots().remove_tag(LANDED_TAG).commit()
+    for _ in range(2):
+        rejected.append(rejected.schema().as_arrow().empty_table())
+    assert expire_snapshots(lake.catalog, name, lake.pipeline.lake) == 1
+    lake.committer.commit([], {T0: 0})
+    rejected.refresh()
+    assert rejected.scan().to_arrow().column("value").to_pylist() == [b"bad"]
+    assert LANDED_TAG in rejected.refs()
 
 
 def test_a_table_whose_upkeep_fails_is_told_in_a_line_and_the_others_have_theirs(tmp_path: Path) -> None:

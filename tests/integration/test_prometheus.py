@@ -59,6 +59,11 @@ tests:
       - {series: 'up{pipeline="rehearsed", part="dry-run"}', values: '1x30'}
       - {series: 'up{pipeline="idle", part="run"}', values: '1x30'}
       - {series: 'up{pipeline="idle", part="consumer-1"}', values: '0x30'}
+      # With a process for each role, the committer's was killed.
+      - {series: 'headgate_controller_heartbeat_timestamp_seconds{pipeline="split"}', values: '0+60x30'}
+      - {series: 'up{pipeline="split", part="controller"}', values: '1x30'}
+      - {series: 'up{pipeline="split", part="monitor"}', values: '1x30'}
+      - {series: 'up{pipeline="split", part="committer"}', values: '0x30'}
       # One pipeline's lag grows beyond bounds, the other's is as large and shrinks.
       - {series: 'headgate_consumer_lag_records{pipeline="still", consumer="1"}', values: '150000+1000x30'}
       - {series: 'headgate_consumer_lag_records{pipeline="idle", consumer="1"}', values: '500000-9000x30'}
@@ -77,6 +82,13 @@ tests:
             exp_annotations:
               summary: No round of upkeep went well for 20m 0s
               description: The log says which table failed and why; headgate maintain FILE --apply tries again at once.
+      - eval_time: 20m
+        alertname: HeadgatePartDown
+        exp_alerts:
+          - exp_labels: {severity: critical, pipeline: split, part: committer}
+            exp_annotations:
+              summary: The committer of split does not answer
+              description: Without a committer nothing new is in the lake, without a monitor nothing follows the load.
       - eval_time: 20m
         alertname: HeadgateNotCommitting
         exp_alerts:

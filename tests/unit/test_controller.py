@@ -2,18 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from headgate.config.loader import load_pipeline
+from headgate.controller.assembly import settings_of
 from headgate.controller.dry_run import DryRun
+from headgate.controller.journal import Journal
 from headgate.controller.machine import Controller
 from headgate.controller.ports import Command, Event
+from headgate.controller.reassign import Change
 from headgate.controller.settings import Settings
 from headgate.controller.virtual_behaviour import Behaviour
 from headgate.controller.virtual_channel import TABLE
 from headgate.controller.virtual_pipeline import VirtualPipeline
 from headgate.errors import Superseded
-from headgate.model import Assignment, TopicPartition
+from headgate.model import Assignment, Decision, Observation, TopicPartition
 from headgate.model.messages import (
     ConsumerState,
     ConsumingStarted,
@@ -109,6 +114,21 @@ def test_why_nothing_changes_is_written_down_once_and_again_after_a_change() -> 
     world.run_until(running, lambda: len(decisions(world, "kept")) == 2)
     world.run(running, 65)
     assert len(decisions(world, "kept")) == 2
+
+
+@pytest.mark.parametrize("max_sentinel_s", [10, 1200])
+def test_timeouts_however_far_apart_are_one_reason_to_keep_what_is(tmp_path: Path, max_sentinel_s: int) -> None:
+    file = tmp_path / "pipeline.yaml"
+    policy = f"policy: {{max_sentinel_s: {max_sentinel_s}}}"
+    file.write_text(f"name: p\nkafka: {{brokers: 'b:1'}}\ntopics: [a]\ntables: [{{name: lake.t}}]\n{policy}\n")
+    world = VirtualPipeline({})
+    journal = Journal(world.channel, world.clock, settings_of(load_pipeline(file, {})), 1)
+    seen = Observation(0.0, 0.0, {}, Assignment(), {}, 0.0)
+    timeout = Change(seen, Decision(None, "it stays", "timeout"), Assignment(), Assignment(), 30.0, 0.0)
+    for _ in range(3):
+        journal.kept(timeout)
+        world.clock.wait(max_sentinel_s + 1)
+    assert len(decisions(world, "kept")) == 1
 
 
 def test_an_overload_moves_only_what_has_to_move() -> None:

@@ -1,5 +1,6 @@
 """The checks of `headgate doctor`, one fact changed at a time from a pipeline that is well."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,11 @@ def test_disks_are_looked_at_where_home_is_and_where_a_local_warehouse_is_howeve
     assert places(f"{tmp_path}/not/there/yet") == ["home", "the warehouse"]
     assert places(f"file://{tmp_path}/lake") == ["home", "the warehouse"]
     assert places("s3://bucket/lake") == ["home"]
+
+
+def test_the_disk_of_a_folder_that_cannot_be_looked_at_is_that_of_the_nearest_above_it(tmp_path: Path) -> None:
+    too_long = tmp_path / ("x" * 300)  # like a folder of somebody else's, which root could look at
+    assert health_facts._disk("home", too_long).all_bytes == shutil.disk_usage(tmp_path).total
 
 
 def pipeline(folder: Path, warehouse: str) -> Pipeline:

@@ -8,7 +8,7 @@ from prometheus_client import REGISTRY
 
 from headgate.config.settings import Slo
 from headgate.lake.commit import CommitResult
-from headgate.lake.commit_report import report
+from headgate.lake.commit_report import report, show_start
 from headgate.lake.latency import (
     QUANTILE_POINTS,
     latencies_ms,
@@ -99,3 +99,12 @@ def test_a_clock_that_is_ahead_makes_no_negative_latency() -> None:
     committed(table, aged(10, -5.0, -7.0))
     assert shown("headgate_latency_seconds_sum", table) == 0
     assert shown("headgate_latency_seconds_bucket", table, le="0.25") == 10
+
+
+def test_what_alerts_compare_over_time_is_there_before_the_first_commit() -> None:
+    """What Kafka took while the pipeline was down is in its first commit: no alert if the counter begins with it."""
+    table = f"lake.begun{next(_tables)}"
+    show_start(table)
+    counters = ["commits", "commit_conflicts", "announcements_refused", "rows", "rejected_records", "skipped_offsets"]
+    names = [*(f"{counter}_total" for counter in (*counters, "late_records")), "latency_seconds_count"]
+    assert {REGISTRY.get_sample_value(f"headgate_{name}", {"table": table}) for name in names} == {0}

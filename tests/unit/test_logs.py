@@ -9,8 +9,10 @@ import pytest
 
 from headgate import log_files
 from headgate.cli.logs import LogFormat, log_to
+from headgate.config.loader import load_pipeline
 from headgate.config.settings import Slo
 from headgate.controller.journal import _say
+from headgate.controller.service import SharedSession
 from headgate.lake.commit import CommitResult
 from headgate.lake.commit_report import report
 from headgate.log_files import BoundedLog, empty
@@ -100,6 +102,33 @@ def test_a_log_that_somebody_else_holds_open_is_copied_and_emptied(
     assert file.read_text() == "more"
     assert (tmp_path / "log.txt.1").read_text() == "again, as long"
     assert (tmp_path / "log.txt.2").read_text() == "short and then long"
+
+
+def test_what_sparks_workers_print_is_bounded_where_consumers_are_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_files, "LARGEST_BYTES", 10)
+    file = tmp_path / "pipeline.yaml"
+    file.write_text("name: p\nhome: .\nkafka: {brokers: 'b:1'}\ntopics: [a]\ntables: [{name: lake.t}]\n")
+    printed = tmp_path / "spark" / log_files.JVM_ERRORS
+    printed.parent.mkdir()
+    printed.write_text("printed by a transform")
+    SharedSession(load_pipeline(file)).shorten_log()
+    assert printed.read_text() == ""
+    assert printed.with_name(f"{printed.name}.1").read_text() == "printed by a transform"
+
+
+def test_a_log_that_cannot_be_shortened_is_told_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(log_files, "LARGEST_BYTES", 10)
+    file = tmp_path / "log.txt"
+    file.write_text("long enough")
+    file.with_name("log.txt.2").mkdir()
+    file.with_name("log.txt.3").write_text("in the way of the folder")
+    empty(file)
+    assert file.read_text() == "long enough"
+    assert f"{file} cannot be shortened" in caplog.text
 
 
 def test_many_commits_are_one_line_at_once_and_then_one_a_minute(caplog: pytest.LogCaptureFixture) -> None:

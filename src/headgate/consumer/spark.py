@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from headgate import jars
 from headgate.config.settings import SPARK_ESSENTIALS
 from headgate.consumer import class_archive
+from headgate.log_files import JVM_ERRORS
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ def start_session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _errors_to(logs / "spark-stderr.log"), _keeping_ctrl_c():
+    with _errors_to(logs / JVM_ERRORS), _keeping_ctrl_c():
         session: SparkSession = builder.getOrCreate()
     _keep_quiet(session)
     return session

@@ -1,5 +1,6 @@
 """What `headgate doctor` finds out about a pipeline by asking its brokers, its own topics, its catalog and its disk."""
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -125,7 +126,8 @@ def _disks(pipeline: Pipeline) -> tuple[DiskFacts, ...]:
 
 
 def _disk(what: str, folder: Path) -> DiskFacts:
-    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    """Of the folder, or of the nearest above it that is there and that we may see: `Path.exists` would raise."""
+    existing = next(place for place in (folder, *folder.parents) if os.path.exists(place))
     usage = shutil.disk_usage(existing)
     return DiskFacts(what, usage.free, usage.total)
 

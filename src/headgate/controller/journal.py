@@ -16,8 +16,6 @@ from headgate.packing.scores import rscore
 log = logging.getLogger(__name__)
 
 KEPT = "kept"
-_KEPT_QUIET_S = 600.0
-"""A reason that did not hold for so long is news again; longer than timeouts are apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +49,7 @@ class Journal:
         """Something fired and nothing changes. Written down if that is news; timeouts fire again and again."""
         decision, now = change.decision, self._clock.now_s()
         about = (decision.trigger, len(change.current), decision.inputs.get("needed_consumers"))
-        quiet_s = max(self._settings.alert_quiet_s, _KEPT_QUIET_S)
-        known = {a: at for a, at in self._kept_s.items() if now - at <= quiet_s}
+        known = {a: at for a, at in self._kept_s.items() if now - at <= self._settings.kept_quiet_s}
         if about not in known:
             self.decided(change, KEPT, Timings(measure_s=change.seen.age_s + change.window_s))
         self._kept_s = known | {about: now}

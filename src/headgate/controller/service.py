@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from headgate import jars
+from headgate import jars, log_files
 from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Pipeline
 from headgate.consumer.spark import start_session
@@ -40,6 +40,7 @@ class SharedSession:
         self, pipeline: Pipeline, jar_sets: tuple[jars.JarSet, ...] = (jars.SPARK,), master: str | None = None
     ) -> None:
         self._pipeline = pipeline
+        self._logs = pipeline.home / "spark"
         written = pipeline.consumer.spark.master
         # `local[1]` is right for a process per consumer; threads share all cores.
         self.master = master or ("local[*]" if written == "local[1]" else written)
@@ -58,7 +59,7 @@ class SharedSession:
                 spark = self._pipeline.consumer.spark
                 self._session = start_session(
                     self.master,
-                    self._pipeline.home / "spark",
+                    self._logs,
                     self._pipeline.name,
                     spark.remote,
                     spark.conf,
@@ -66,6 +67,10 @@ class SharedSession:
                     self._pipeline.folder,
                 )
             return self._session
+
+    def shorten_log(self) -> None:
+        """The JVM holds it open for as long as the pipeline runs."""
+        log_files.empty(self._logs / log_files.JVM_ERRORS)
 
     def stop(self) -> None:
         with self._lock:
@@ -141,6 +146,7 @@ class Service:
 
     def _watch_spark(self, session: SharedSession, stop: threading.Event) -> None:
         while not stop.wait(1.0):
+            session.shorten_log()
             if session.lost.is_set():
                 self._give_up(HeadgateError("Spark's JVM has ended (out of memory?); start the pipeline again"))
                 return

@@ -39,6 +39,8 @@ class Settings:
     """How long the id of a consumer that was given up is not used again."""
     alert_quiet_s: float = 60.0
     """An alert that was not raised for this long may be told again."""
+    kept_quiet_s: float = 600.0
+    """The same of a reason to keep what is; longer than timeouts are apart, or each would be told."""
     poll_s: float = 0.2
     """Pause between two steps."""
     slot_s: float = 1.0

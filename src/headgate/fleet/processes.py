@@ -107,7 +107,7 @@ class ProcessFleet:
         identity = self._read(consumer_id)
         if identity is not None and identity.process() is not None:
             if consumer_id not in self._force_after:
-                self._bound_log(consumer_id)
+                self._bound_logs(consumer_id)
                 return True
             if time.monotonic() < self._force_after[consumer_id]:
                 return False
@@ -118,12 +118,10 @@ class ProcessFleet:
             log.error("%s", error)
         return False
 
-    def _bound_log(self, consumer_id: int) -> None:
-        """From here, because its JVM and its Python workers write to it as well."""
-        try:
-            log_files.empty(self._folder / str(consumer_id) / "log.txt")
-        except OSError as error:
-            log.warning("the log of consumer %d cannot be shortened: %s", consumer_id, error)
+    def _bound_logs(self, consumer_id: int) -> None:
+        """From here, because others than the consumer hold these open."""
+        for name in ("log.txt", log_files.JVM_ERRORS):
+            log_files.empty(self._folder / str(consumer_id) / name)
 
     def hand_over(self) -> None:
         """Nothing to do: the folders say who runs, and whoever reads them next adopts them."""

@@ -46,9 +46,11 @@ def show_problems(table: str, count: int) -> None:
 
 
 def show_start(table: str) -> None:
-    """A committer begins: until it has seen the table, something may wait. Counters are there before they count."""
-    for counter in (_COMMITS, _REFUSED, _LATE):
+    """A committer begins: until it has seen the table, something may wait. Counters are there before they count: of one
+    that begins above 0, Prometheus sees no increase."""
+    for counter in (_COMMITS, _CONFLICTS, _REFUSED, _ROWS, _BYTES, _REJECTED, _SKIPPED, _LATE):
         counter.labels(table)
+    _LATENCY.observe(table, (0.0,), 0)
     show_waiting(table)
 
 

@@ -1,4 +1,5 @@
-"""Forgetting snapshots: those beyond what is to be kept, never the one with the ledger."""
+"""Forgetting snapshots: those beyond what is to be kept, never the one with the ledger or with the newest mark of what
+landed here."""
 
 import logging
 import time
@@ -6,12 +7,14 @@ import time
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
 
 from headgate.config.pipeline import Lake
 from headgate.lake.attempts import Attempt
 from headgate.lake.compaction import REPLACED_TAG
-from headgate.lake.ledger import LEDGER, LEDGER_TAG, decode_ledger, ledger_snapshot, summary
+from headgate.lake.landing import LANDED, LANDED_TAG
+from headgate.lake.ledger import LEDGER, LEDGER_TAG, decode_ledger, newest_carrier, summary
 from headgate.lake.skips import keep_skips
 from headgate.lake.tables import load_table
 from headgate.model import Ledger
@@ -32,10 +35,17 @@ def snapshots_to_keep(lake: Lake, ledger: Ledger) -> int:
     return min(lake.keep_snapshots, max(_FEWEST_SNAPSHOTS, _MOST_POSITIONS // max(1, len(ledger.next))))
 
 
+def _carriers(table: Table) -> dict[str, Snapshot]:
+    """Per tag, the snapshot that it is to keep."""
+    found = {tag: newest_carrier(table, what, tag) for what, tag in ((LEDGER, LEDGER_TAG), (LANDED, LANDED_TAG))}
+    return {tag: carrier for tag, carrier in found.items() if carrier is not None}
+
+
 def expirable(table: Table, lake: Lake) -> list[int]:
-    """Snapshots beyond `keep_snapshots` or older than `keep_snapshots_s`; never the one with the ledger."""
-    carrier = ledger_snapshot(table)
-    protected = {ref.snapshot_id for ref in table.refs().values()} | ({carrier.snapshot_id} if carrier else set())
+    """Snapshots beyond `keep_snapshots` or older than `keep_snapshots_s`; never those with the ledger or a mark."""
+    carriers = _carriers(table)
+    protected = {ref.snapshot_id for ref in table.refs().values()} | {c.snapshot_id for c in carriers.values()}
+    carrier = carriers.get(LEDGER_TAG)
     by_age = sorted(table.metadata.snapshots, key=lambda s: s.timestamp_ms, reverse=True)
     oldest_ms = int((time.time() - lake.keep_snapshots_s) * 1000)
     most = snapshots_to_keep(lake, Ledger() if carrier is None else decode_ledger(summary(carrier)[LEDGER]))
@@ -54,12 +64,13 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
     expired = expirable(table, lake)
     if expired:
         keep_skips(catalog, lake, table, expired)
-    carrier, tag = ledger_snapshot(table), table.refs().get(LEDGER_TAG)
     try:
-        if carrier is not None and (tag is None or tag.snapshot_id != carrier.snapshot_id):
-            # Rolled back, or dropped: without the tag, expiry could cut off the way to the ledger now in force.
-            ManageSnapshots(Attempt(table, autocommit=True)).create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
-            table.refresh()
+        for tag, carrier in _carriers(table).items():
+            ref = table.refs().get(tag)
+            if ref is None or ref.snapshot_id != carrier.snapshot_id:
+                # Rolled back, or dropped: without the tag, expiry could cut off the way to what is now in force.
+                ManageSnapshots(Attempt(table, autocommit=True)).create_tag(carrier.snapshot_id, tag).commit()
+                table.refresh()
         if expired:
             ExpireSnapshots(Attempt(table, autocommit=True)).by_ids(expired).commit()
     except _MET_ANOTHER as error:

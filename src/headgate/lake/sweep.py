@@ -55,7 +55,8 @@ def sweep_orphans(catalog: Catalog, name: str, lake: Lake, remove: bool) -> Swee
     listed = list(_list(filesystem, path))
     _check_that_nothing_is_astray(table, used, {_place(info.path) for info in listed})
     limit = datetime.now(UTC) - timedelta(seconds=lake.orphan_age_s)
-    orphans = [i for i in listed if _place(i.path) not in used.paths and i.mtime and i.mtime < limit]
+    old = [i for i in listed if i.mtime and i.mtime < limit]
+    orphans = [i for i in old if _place(i.path) not in used.paths and not _is_another_tables(i.path, path)]
     if remove:
         used = _used(catalog, name, load_table(catalog, name) or table)  # somebody may have committed meanwhile
         orphans = [info for info in orphans if _place(info.path) not in used.paths]
@@ -71,6 +72,12 @@ def _place(path: str) -> str:
     parts = path.split("/")
     folder = max((number for number, part in enumerate(parts[:-1]) if part in _FOLDERS), default=0)
     return "/".join(parts[folder:])
+
+
+def _is_another_tables(file: str, location: str) -> bool:
+    """Whether it is in such a folder within one of ours: `lake.t.data` has its place in the data of `lake.t`."""
+    folders = file.removeprefix(location).split("/")[:-1]
+    return sum(folder in _FOLDERS for folder in folders) > 1
 
 
 def _list(filesystem: pafs.FileSystem, location: str) -> Iterator[pafs.FileInfo]:

@@ -326,7 +326,8 @@ class DecisionRecord:
     trigger: str
     reason: str
     outcome: str
-    """ "applied", "dry-run", "out of sync: …", or "alert" when nothing could be done by packing."""
+    """ "applied", "kept" when something fired and nothing changes, "dry-run", "out of sync: …", "alert" when nothing
+    could be done by packing, or "started" of a controller that took over."""
     consumers_before: int
     consumers_after: int
     moved: int
