@@ -31,7 +31,7 @@ def decision(at_ms: int, outcome: str = "applied", **fields: object) -> Decision
     return replace(plain, **fields)  # type: ignore[arg-type]
 
 
-def commit(at_ms: int, table: str, reached: dict[str, int], rows: int, latency_ms: float) -> CommitRecord:
+def commit(at_ms: int, table: str, reached: dict[str, int], rows: int, latency_ms: int) -> CommitRecord:
     return CommitRecord(table, at_ms, "c", 1, 1, 1, 0, 1, rows, 0, 0, 0, 0, 0.1, 0, (latency_ms,) * 21, reached)
 
 
@@ -57,10 +57,10 @@ def test_the_decision_in_force_at_a_time_is_the_last_one_taken_by_then() -> None
 def test_lag_is_what_was_written_minus_what_the_slowest_table_held() -> None:
     measured = [measurement(NOON_MS - 1000, ("a", 0, 100), ("a", 1, 50), ("b", 0, 30), ("new", 0, 7))]
     commits = [
-        commit(NOON_MS - 5000, "t1", {"a": 100, "b": 10}, 10, 400.0),
-        commit(NOON_MS - 2000, "t1", {"a": 140, "b": 30}, 30, 400.0),
-        commit(NOON_MS - 3000, "t2", {"a": 120}, 60, 2000.0),
-        commit(NOON_MS + 1, "t2", {"a": 150}, 60, 9000.0),  # later than asked about
+        commit(NOON_MS - 5000, "t1", {"a": 100, "b": 10}, 10, 400),
+        commit(NOON_MS - 2000, "t1", {"a": 140, "b": 30}, 30, 400),
+        commit(NOON_MS - 3000, "t2", {"a": 120}, 60, 2000),
+        commit(NOON_MS + 1, "t2", {"a": 150}, 60, 9000),  # later than asked about
     ]
     seen = moment(NOON_MS, measured, commits)
     # a: 150 written, 120 in t2 (the slower one); b: 30 written, 30 there; of the new topic no commit says anything yet.

@@ -39,7 +39,7 @@ def decided(at_s: float, before: int, after: int, moved: int = 0, outcome: str =
     return DecisionRecord(at_ms, 1, 1, "t", "why", outcome, before, after, moved, 0, 0, (), (), (), (), ())
 
 
-def committed(at_s: float, latency_ms: float, rows: int = 100) -> CommitRecord:
+def committed(at_s: float, latency_ms: int, rows: int = 100) -> CommitRecord:
     at_ms = int(1000 * (START_S + at_s))
     return CommitRecord("all", at_ms, "c", 1, 1, 1, 0, 1, rows, 0, 0, 0, 0, 0.1, 0, (latency_ms,) * 21)
 

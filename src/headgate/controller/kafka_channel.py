@@ -8,7 +8,7 @@ from typing import get_args
 from confluent_kafka.admin import AdminClient
 
 from headgate.controller.metrics import count_decision, show_heartbeat
-from headgate.controller.ports import Command, Event, Ledgers
+from headgate.controller.ports import APPLIED, Command, Event, Ledgers
 from headgate.kafka.channel import BEGINNING, END, Last, Outbox, Received, Tail
 from headgate.kafka.internal_topics import Topics, grow_control
 from headgate.model import Alert, TopicPartition
@@ -112,7 +112,8 @@ class KafkaChannel:
             elif each.topic == self._topics.ledger and isinstance(message, LedgerState):
                 self._take_ledger(message)
             elif each.topic == self._topics.decisions and isinstance(message, DecisionRecord):
-                self._decisions.append(message)
+                if message.outcome == APPLIED:
+                    self._decisions.append(message)
                 if message.outcome != "dry-run":
                     self._newest_epoch = max(self._newest_epoch, message.epoch)
             else:

@@ -2,6 +2,7 @@
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from headgate.controller.ports import APPLIED
 from headgate.model.messages import ControllerState, DecisionRecord
 from headgate.part_gauge import PartGauge
 
@@ -35,13 +36,11 @@ _PAUSE = PartGauge(
 )
 _HEARTBEAT = PartGauge("headgate_controller_heartbeat_timestamp_seconds", "When the controller last took a step")
 
-_APPLIED = "applied"
-
 
 def count_decision(record: DecisionRecord) -> None:
     outcome = record.outcome.partition(":")[0]  # what follows is a sentence, different each time
     _DECISIONS.labels(record.trigger or "none", outcome).inc()
-    if outcome != _APPLIED:
+    if outcome != APPLIED:
         return
     _MOVED.inc(record.moved)
     _STARTED.inc(len(record.created))

@@ -10,7 +10,7 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.controller.ports import Channel, Clock, Ledgers
+from headgate.controller.ports import APPLIED, Channel, Clock, Ledgers
 from headgate.model import Abilities, Assignment, ConsumerLoad, Observation, PartitionLoad, TopicPartition
 from headgate.model.columns import ByPartition, Column, Rows, in_order
 from headgate.model.messages import ConsumerCapacity, ConsumerState, DecisionRecord, Measurement
@@ -23,7 +23,6 @@ _SLOTS_KEPT = 120
 _CHANGES_KEPT = 50
 PAUSE_FLOOR_S = 0.05
 """No move counts less (E-29): the published t_r, and less than commands take to travel."""
-_APPLIED = "applied"
 
 Slots = Mapping[TopicPartition, tuple[int, ...]]
 
@@ -100,7 +99,7 @@ def cost_of_changes(decisions: Iterable[DecisionRecord]) -> tuple[float | None, 
 
     The pause is t_r (E-29): of each change the longest that one of its partitions had no owner.
     """
-    applied = [d for d in decisions if d.outcome == _APPLIED]
+    applied = [d for d in decisions if d.outcome == APPLIED]
     pauses = [d.pause_s for d in applied if d.moved and d.pause_s > 0][-_CHANGES_KEPT:]
     starts = [d.ready_s for d in applied if d.created and d.ready_s > 0][-_CHANGES_KEPT:]
     pause_s = _p99(pauses)

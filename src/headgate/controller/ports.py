@@ -22,6 +22,7 @@ Event = ConsumerState | ConsumingStarted | ConsumingStopped | ConsumerLeft
 Ledgers = Mapping[str, Mapping[TopicPartition, int]]
 """Per table and partition, the next offset the lake does not hold yet."""
 
+APPLIED = "applied"
 STARTED = "started"
 """Outcome of the record a controller opens its journal with; it tells older controllers of the pipeline to end."""
 

@@ -84,7 +84,7 @@ def report(committer: str, table: str, result: CommitResult, now_ms: int, slo: S
         skipped=sum(a.skipped for a in result.committed),
         duration_s=result.duration_s,
         conflicts=result.conflicts,
-        latency_ms=merge_points(latencies),
+        latency_ms=tuple(map(round, merge_points(latencies))),
         reached=result.ledger.reached(),
     )
     log.debug(

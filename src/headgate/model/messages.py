@@ -264,7 +264,7 @@ class CommitRecord:
     skipped: int
     duration_s: float
     conflicts: int
-    latency_ms: tuple[float, ...]
+    latency_ms: tuple[int, ...]
     """Evenly spaced quantiles (0 … 1) of commit time minus Kafka timestamp over the records of this snapshot."""
     reached: dict[str, int] = field(default_factory=dict)
     """Per topic, the ledger's next offsets added up over its partitions: with end offsets, the lag at that time."""
