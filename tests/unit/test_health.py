@@ -167,6 +167,14 @@ def test_the_fuller_disk_of_home_and_warehouse_counts(
     assert (found.check, found.verdict, found.evidence) == ("disk", expected, evidence)
 
 
+def test_a_file_system_that_does_not_tell_its_size_is_not_judged() -> None:
+    unknown, full = DiskFacts("home", 0, 0), DiskFacts("the warehouse", 1, 10**9)
+    assert [diagnose(Facts(NOW_MS, KAFKA, LAKE, disks))[-1].verdict for disks in ((unknown,), (unknown, full))] == [
+        Verdict.ok,
+        Verdict.fail,
+    ]
+
+
 def test_disks_are_looked_at_where_home_is_and_where_a_local_warehouse_is_however_it_is_written(tmp_path: Path) -> None:
     def places(warehouse: str) -> list[str]:
         return [d.what for d in health_facts._disks(pipeline(tmp_path, warehouse))]

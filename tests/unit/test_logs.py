@@ -26,6 +26,26 @@ def _restore(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADGATE_LOG_FORMAT", "text")
 
 
+def test_a_kind_of_trouble_is_told_once_in_a_while_on_the_terminal_and_every_time_in_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr("headgate.cli.logs.time.monotonic", lambda: now_s)
+    file, log = tmp_path / "headgate.log", logging.getLogger("headgate.lake.committer")
+    log_to(file, troubles=True)
+    for table in ("a", "b", "c"):
+        log.warning("cannot commit to %s\nand why", table)
+    log.info("all is well")
+    log.error("another")
+    logging.getLogger("elsewhere").error("nobody's")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition("headgate.lake.committer: ")[2] for line in lines] == ["cannot commit to a", "another"]
+    now_s += 301
+    log.warning("cannot commit to %s\nand why", "d")
+    assert capsys.readouterr().err.endswith("committer: cannot commit to d (2 more like this)\n")
+    assert file.read_text().count("cannot commit to") == 4
+
+
 def test_a_decision_is_one_line_with_its_numbers_as_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "log" / "headgate.log"
     log_to(file, log_format=LogFormat.json)

@@ -50,7 +50,7 @@ def run(
     chosen = tuple(role.strip() for role in roles.split(",") if role.strip())
     if unknown := [role for role in chosen if role not in ROLES]:
         raise ConfigError(f"--roles: {', '.join(unknown)} unknown; choose from {', '.join(ROLES)}")
-    log_to(pipeline.home / "headgate.log", verbose, terminal=verbose, log_format=log_format)
+    log_to(pipeline.home / "headgate.log", verbose, terminal=verbose, log_format=log_format, troubles=True)
     console = Console(quiet=log_format is LogFormat.json)  # decisions are log lines then
     stop = threading.Event()
 

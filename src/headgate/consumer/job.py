@@ -126,7 +126,7 @@ class TableJob:
             raise
         except (PySparkException, Py4JError) as error:
             self._probe(ranges, error)
-            log.warning("table %s: a record cannot be transformed, looking for it: %s", self._table.name, reason(error))
+            log.warning("table %s: a cycle failed, trying its records apart: %s", self._table.name, reason(error))
         fine, bad = isolate(ranges, self._fails, self._fails_again)
         if not fine:
             self._most_records = max(1, sum(r.offsets for r in ranges) // 16)

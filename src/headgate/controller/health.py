@@ -310,8 +310,11 @@ def snapshots(lake: LakeFacts, now_ms: int) -> Finding:
 
 def disk(facts: Facts) -> Finding:
     """Of home and, if it is on this machine, of the warehouse: the fuller one."""
-    worst = min(facts.disks, key=lambda disk: disk.free_bytes / disk.all_bytes)
-    same = [d.what for d in facts.disks if (d.free_bytes, d.all_bytes) == (worst.free_bytes, worst.all_bytes)]
+    disks = [disk for disk in facts.disks if disk.all_bytes]  # some file systems do not tell
+    if not disks:
+        return Finding("disk", Verdict.ok, "nothing tells its size")
+    worst = min(disks, key=lambda disk: disk.free_bytes / disk.all_bytes)
+    same = [d.what for d in disks if (d.free_bytes, d.all_bytes) == (worst.free_bytes, worst.all_bytes)]
     evidence = f"{' and '.join(same)}: {worst.free_bytes / 1e9:,.1f} of {worst.all_bytes / 1e9:,.1f} GB free"
     if worst.free_bytes > _DISK_WARN * worst.all_bytes:
         return Finding("disk", Verdict.ok, evidence)

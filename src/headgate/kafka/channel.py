@@ -81,6 +81,7 @@ class Received:
 
 
 BEGINNING, END = OFFSET_BEGINNING, OFFSET_END
+_BY_TIME_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +230,15 @@ class Tail:
     def _offset_at(self, topic: str, at_ms: float) -> int:
         """The first offset written at or after this time; the end if there is none."""
         asked = [KafkaTopicPartition(topic, 0, max(0, int(at_ms)))]
-        try:
-            found: int = self._consumer.offsets_for_times(asked, timeout=15)[0].offset
-        except KafkaException as error:
-            raise KafkaUnavailable(f"no offsets of {topic} by time: {error.args[0].str()}") from error
-        return found if found >= 0 else self._watermarks(topic, 0)[1]
+        until = time.monotonic() + _BY_TIME_S
+        while True:
+            try:
+                found: int = self._consumer.offsets_for_times(asked, timeout=_BY_TIME_S)[0].offset
+                return found if found >= 0 else self._watermarks(topic, 0)[1]
+            except KafkaException as error:
+                if time.monotonic() > until:
+                    raise KafkaUnavailable(f"no offsets of {topic} by time: {error.args[0].str()}") from error
+                time.sleep(0.5)  # while a leader changes, it fails at once
 
     def _position(self, key: tuple[str, int]) -> int:
         """Compaction and transactions leave holes, so ask the client rather than count records."""
