@@ -1,5 +1,6 @@
 """The monitor against a real broker: the published experiment (E1), new topics, retention, outages, replicas."""
 
+import gc
 import heapq
 import logging
 import random
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from confluent_kafka import ElectionType, Producer
+from confluent_kafka import ElectionType, Producer, Uuid
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka import TopicPartition as KafkaPythonPartition
@@ -30,7 +31,7 @@ from headgate.kafka.log_dirs import LogDirSource
 from headgate.kafka.log_ends import LogEnds
 from headgate.kafka.measurements import OffsetSource
 from headgate.kafka.monitor import build_monitor
-from headgate.kafka.offsets import end_offsets
+from headgate.kafka.offsets import end_offsets, topic_ids
 from headgate.kafka.record_sizes import CycleSizes, NewestRecords, RecordSizes
 from headgate.model import TopicPartition
 from headgate.model.messages import BytesPerRecord, CycleRecord, Measurement, PartitionRate
@@ -510,3 +511,20 @@ def test_only_leader_replicas_are_counted_and_a_new_leader_restarts_the_window(t
         source.close()
     finally:
         kafka.stop()
+
+
+def test_ids_of_topics_that_are_asked_for_again_and_again_do_not_pile_up(broker: EmbeddedKafka) -> None:
+    admin, names = AdminClient({"bootstrap.servers": broker.bootstrap}), [unique("ids") for _ in range(5)]
+    for name in names:
+        create(admin, name, 1)
+    first = topic_ids(admin, names)
+    assert len(set(first.values())) == len(names)
+    before = _ids_alive()
+    for _ in range(20):
+        assert topic_ids(admin, names) == first
+    assert _ids_alive() <= before + len(names)
+
+
+def _ids_alive() -> int:
+    gc.collect()
+    return sum(isinstance(found, Uuid) for found in gc.get_objects())
