@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from headgate import log_files
-from headgate.errors import FleetError
+from headgate.errors import ConfigError, FleetError
 from headgate.fleet import Fleet
 from headgate.fleet.processes import ProcessFleet
 from headgate.fleet.threads import ThreadFleet
@@ -26,6 +26,9 @@ import pathlib, signal, subprocess, sys, time
 folder = pathlib.Path(sys.argv[1])
 if (folder / "ends-at-once").exists():
     sys.exit(3)
+if (folder / "fails").exists():
+    print("about to fail\\nheadgate: no such column", flush=True)
+    sys.exit(2)
 deaf = (folder / "deaf").exists()
 if (folder / "with-child").exists():
     detached = (folder / "detached-child").exists()
@@ -63,6 +66,8 @@ class _File:
     def run(self, stop: threading.Event, kill: threading.Event) -> None:
         if (self._folder / "ends-at-once").exists():
             raise RuntimeError("ends at once")
+        if (self._folder / "fails").exists():
+            raise ConfigError("no such column")
         deaf = (self._folder / "deaf").exists()
         with (self._folder / "lives").open("a") as lives:
             lives.write(f"{self._id}\n")
@@ -200,6 +205,34 @@ def test_a_consumer_that_ends_at_once_disappears(yard: Yard) -> None:
     fleet = yard.fleet()
     fleet.start(1)
     eventually(lambda: fleet.running() == frozenset(), "the fleet is as it should be")
+
+
+def test_why_a_consumer_failed_is_known_until_its_next_life(yard: Yard) -> None:
+    fleet = yard.fleet()
+    assert fleet.last_words(1) == ""
+    (yard.folder / "fails").touch()
+    fleet.start(1)
+    eventually(lambda: fleet.running() == frozenset(), "it is gone")
+    assert fleet.last_words(1) == "no such column"
+    fleet.stop(1, force=True)
+    assert fleet.last_words(1) == "no such column"
+    (yard.folder / "fails").unlink()
+    fleet.start(1)
+    assert fleet.last_words(1) == ""
+    eventually(lambda: lives(yard, 1) == 1, "it lives")
+    fleet.close(force=True)
+    assert fleet.last_words(1) == ""
+
+
+def test_words_are_found_in_a_log_of_json_too(processes: ProcessYard) -> None:
+    fleet = processes.fleet()
+    (processes.folder / "ends-at-once").touch()
+    fleet.start(1)
+    eventually(lambda: fleet.running() == frozenset(), "it is gone")
+    assert fleet.last_words(1) == ""
+    with (processes.home / "consumers" / "1" / "log.txt").open("a") as log:
+        log.write('{"level": "error", "logger": "headgate.cli", "message": "no such table"}\n[1]\n')
+    assert fleet.last_words(1) == "no such table"
 
 
 def test_stopping_what_does_not_run_is_fine(yard: Yard) -> None:

@@ -298,8 +298,9 @@ def test_a_controller_that_slept_does_not_hold_it_against_the_consumers() -> Non
     assert running.history.count("Synchronize") == 1
 
 
-def test_a_consumer_that_cannot_be_restarted_gives_its_partitions_to_others() -> None:
+def test_a_consumer_that_cannot_be_restarted_gives_its_partitions_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     world, running = two_consumers()
+    monkeypatch.setattr(world.fleet, "last_words", lambda consumer_id: f"no room for {consumer_id}")
     world.fleet.refused[2] = 1000
     world.fleet.kill(2)
     world.run_until(running, lambda: running.assignment.partitions == {A, B, C} and 2 not in running.assignment.owners)
@@ -309,6 +310,7 @@ def test_a_consumer_that_cannot_be_restarted_gives_its_partitions_to_others() ->
     alerts = [r for r in world.channel.records if r.outcome == "alert"]
     assert len(alerts) == 1
     assert alerts[0].alerts[0].startswith("consumer 2 was given up after 4 lives in a row")
+    assert alerts[0].alerts[0].endswith("its partitions go to others. It said: no room for 2")
 
 
 def test_an_owner_that_does_not_come_back_holds_decisions_up_for_a_bounded_time_only() -> None:

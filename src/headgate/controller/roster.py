@@ -199,7 +199,9 @@ class Roster:
         while len(self._avoided) > _MOST_AVOIDED:
             self._allow(next(iter(self._avoided)))
         about = f"consumer {member.consumer_id}"
-        self.alerts[about] = Alert(about, f"{about} {what}; its partitions go to others. Its log says more")
+        said = self._fleet.last_words(member.consumer_id)
+        more = f"It said: {said}" if said else "Its log says more"
+        self.alerts[about] = Alert(about, f"{about} {what}; its partitions go to others. {more}")
 
     # What happens
 

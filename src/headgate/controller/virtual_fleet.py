@@ -56,6 +56,9 @@ class MemoryFleet:
         for consumer_id in self.running():
             self.stop(consumer_id, force)
 
+    def last_words(self, consumer_id: int) -> str:
+        return ""
+
     def hand_over(self) -> None:
         """These consumers outlive their controller."""
 

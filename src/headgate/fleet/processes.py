@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 MARK = "HEADGATE_CONSUMER"
 _CREATE_TIME_TOLERANCE_S = 0.5
 _KILL_WAIT_S = 10.0
+_FAILED = "headgate:"
+_MOST_READ_BYTES = 64_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class ProcessFleet:
         """By pid, only to reap them; adopted consumers are not our children."""
         self._force_after: dict[int, float] = {}
         """Consumers asked to stop, and when (monotonic clock) asking ends."""
+        self._log_begins: dict[int, int] = {}
+        """Where in its log a consumer's newest life begins, if it was started from here."""
         self._adopt()
 
     def start(self, consumer_id: int) -> None:
@@ -65,6 +69,7 @@ class ProcessFleet:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with (folder / "log.txt").open("ab") as output:
+                self._log_begins[consumer_id] = output.tell()
                 child = subprocess.Popen(
                     self._command(consumer_id),
                     stdin=subprocess.DEVNULL,
@@ -122,6 +127,19 @@ class ProcessFleet:
         """From here, because others than the consumer hold these open."""
         for name in ("log.txt", log_files.JVM_ERRORS):
             log_files.empty(self._folder / str(consumer_id) / name)
+
+    def last_words(self, consumer_id: int) -> str:
+        begins = self._log_begins.get(consumer_id)
+        if begins is None:
+            return ""
+        try:
+            with (self._folder / str(consumer_id) / "log.txt").open("rb") as lines:
+                size = lines.seek(0, os.SEEK_END)
+                lines.seek(max(begins if begins <= size else 0, size - _MOST_READ_BYTES))
+                text = lines.read().decode(errors="replace")
+        except OSError:
+            return ""
+        return next(filter(None, map(_said, reversed(text.splitlines()))), "")
 
     def hand_over(self) -> None:
         """Nothing to do: the folders say who runs, and whoever reads them next adopts them."""
@@ -205,6 +223,17 @@ class ProcessFleet:
         for pid, child in list(self._children.items()):
             if child.poll() is not None:
                 del self._children[pid]
+
+
+def _said(line: str) -> str:
+    """The reason, if this is the line with which a command ends that failed; see cli/errors.py."""
+    if line.startswith(_FAILED):
+        return line.removeprefix(_FAILED).strip()
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return ""
+    return str(told.get("message", "")) if isinstance(told, dict) and told.get("logger") == "headgate.cli" else ""
 
 
 def _marks() -> list[tuple[psutil.Process, str]]:

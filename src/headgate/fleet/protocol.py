@@ -24,6 +24,10 @@ class Fleet(Protocol):
         """Consumers that live and were not asked to stop, ready or not, also those a former controller started."""
         ...
 
+    def last_words(self, consumer_id: int) -> str:
+        """Why its last life ended by its own account, in a line; empty if it had no time to say, or lives."""
+        ...
+
     def close(self, force: bool = False) -> None:
         """Ends every consumer: asks all of them, waits for the stop deadline, forces the rest."""
         ...

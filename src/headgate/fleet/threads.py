@@ -42,6 +42,7 @@ class ThreadFleet:
         self._stop_deadline_s = stop_deadline_s
         self._kill_wait_s = kill_wait_s
         self._lives: dict[int, _Life] = {}
+        self._last_words: dict[int, str] = {}
         self._abandoned: list[_Life] = []
         self._lock = threading.RLock()
 
@@ -50,6 +51,7 @@ class ThreadFleet:
             if consumer_id in self.running():
                 return
             self._end(consumer_id)
+            self._last_words.pop(consumer_id, None)
             life = _Life(threading.Thread())
             life.thread = threading.Thread(
                 target=self._live, args=(consumer_id, life), name=f"consumer-{consumer_id}", daemon=True
@@ -66,8 +68,10 @@ class ThreadFleet:
             self._make(consumer_id).run(life.stop, life.kill)
         except HeadgateError as error:
             log.error("consumer %d ended: %s", consumer_id, error)
-        except Exception:  # user transforms run in here; the controller replaces the consumer
+            self._last_words[consumer_id] = str(error)
+        except Exception as error:  # user transforms run in here; the controller replaces the consumer
             log.exception("consumer %d ended by an unexpected error", consumer_id)
+            self._last_words[consumer_id] = repr(error)
 
     def stop(self, consumer_id: int, force: bool = False) -> None:
         with self._lock:
@@ -101,6 +105,9 @@ class ThreadFleet:
                     self._end(consumer_id)
             self._abandoned = [life for life in self._abandoned if life.thread.is_alive()]
             return frozenset(n for n, life in self._lives.items() if not life.stop.is_set())
+
+    def last_words(self, consumer_id: int) -> str:
+        return self._last_words.get(consumer_id, "")
 
     def hand_over(self) -> None:
         """Threads end with their process, so they had better end in order."""
