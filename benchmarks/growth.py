@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql import SparkSession
 
 from benchmarks.ratio import Ratio, compare, of_rounds
@@ -37,6 +37,8 @@ LEDGERS = (10, 100, 1_000, 10_000)
 RECORDS, RECORD = 10_000, b"x" * 200
 """Of one cycle, whatever it is spread over."""
 TURNS, WARM_UP = 6, 4
+AT_ONCE = 1_000
+"""Partitions that a broker makes in one request; it refuses many more."""
 COMMITS = 13
 
 
@@ -206,10 +208,20 @@ def _pipeline(home: Path, name: str, bootstrap: str, topics: Sequence[str]) -> P
 
 def _fill(bootstrap: str, topic: str, partitions: int, each: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(300)
+    admin.create_topics([NewTopic(topic, min(partitions, AT_ONCE), 1)])[topic].result(60)
+    for more in range(2 * AT_ONCE, partitions + 1, AT_ONCE):
+        admin.create_partitions([NewPartitions(topic, more)])[topic].result(60)
+    while (
+        sum(found.leader >= 0 for found in admin.list_topics(topic, 30).topics[topic].partitions.values()) < partitions
+    ):
+        time.sleep(0.5)
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 1_000_000})
     for _ in range(each):
         for partition in range(partitions):
             producer.produce(topic, RECORD, partition=partition)
         producer.poll(0)
     producer.flush()
+
+
+def _led(admin: AdminClient, topic: str) -> int:
+    return sum(found.leader >= 0 for found in admin.list_topics(topic, 30).topics[topic].partitions.values())
