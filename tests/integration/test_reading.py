@@ -216,3 +216,14 @@ def test_records_that_are_gone_are_an_error_and_the_next_batch_is_read(
     with pytest.raises(ConsumerError, match="cannot read from Kafka"):
         table.run([shortened], "gone")
     assert table.run(parts(0, 10), "there").stats.records == 20
+
+
+def test_a_client_that_read_very_many_partitions_is_not_kept() -> None:
+    settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "nobody", "log_level": "0"}
+    kept = reading._client(settings)
+    reading._put_away(settings, reading._MOST_KEPT_PARTITIONS)
+    assert reading._client(settings) is kept
+    reading._put_away(settings, reading._MOST_KEPT_PARTITIONS + 1)
+    assert kept not in reading._clients.values()
+    assert reading._client(settings) is not kept
+    reading._forget(settings)

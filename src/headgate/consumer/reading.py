@@ -48,6 +48,7 @@ _SILENCE_S = 20.0
 """Without a record that should be there, the task fails; the cycle is tried again."""
 _HOPELESS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 _KEPT_CLIENTS = 2
+_MOST_KEPT_PARTITIONS = 2_000
 
 SETTINGS: Mapping[str, str] = {
     "enable.auto.commit": "false",
@@ -113,7 +114,7 @@ def read_share(settings: Mapping[str, str], counts: Accumulator[Counts], number:
         except Exception:
             _forget(settings)
             raise
-        client.consumer.unassign()
+        _put_away(settings, len(share))
     counts.add({task["cycle"]: {place: seen}})
 
 
@@ -163,6 +164,15 @@ def _client(settings: Mapping[str, str]) -> Client:
     while len(_clients) > _KEPT_CLIENTS:
         _clients.pop(next(iter(_clients))).consumer.close()
     return client
+
+
+def _put_away(settings: Mapping[str, str], partitions: int) -> None:
+    """What a client fetched ahead is dropped partition by partition, each time looking through all of it: one that read
+    many becomes slower from cycle to cycle, and a new one is as fast as the first."""
+    if partitions > _MOST_KEPT_PARTITIONS:
+        _forget(settings)
+    else:
+        _client(settings).consumer.unassign()
 
 
 def _forget(settings: Mapping[str, str]) -> None:
