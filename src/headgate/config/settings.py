@@ -64,10 +64,10 @@ class Consumer(Section):
         "bounds both latency on quiet topics and the answer time of commands.",
     )
     max_uncommitted_cycles: int = Field(
-        default=4,
+        default=10,
         ge=1,
-        description="Cycles a consumer may be ahead of the committer before it waits. Default 4: hides a slow commit, "
-        "and bounds what a crash makes its successor read again.",
+        description="Cycles a consumer may be ahead of the committer before it waits. Default 10: with a commit a "
+        "second, ten batches a second; and bounds what a crash makes its successor read again.",
     )
     cycles_at_once: int = Field(
         default=2,
