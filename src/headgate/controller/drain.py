@@ -5,23 +5,15 @@ from collections.abc import Mapping
 from confluent_kafka.admin import AdminClient
 
 from headgate.config.pipeline import Pipeline
-from headgate.kafka.channel import BEGINNING, Tail
-from headgate.kafka.internal_topics import Topics
 from headgate.kafka.offsets import end_offsets, partitions_where
-from headgate.model.messages import LedgerState
+from headgate.lake.words import last_words
 
 
 def lag_records(pipeline: Pipeline, settings: Mapping[str, str]) -> int:
     """Offsets not in the lake yet, summed over tables; a table that nothing is known of counts in full."""
     admin = AdminClient(dict(settings))
     ends = end_offsets(admin, partitions_where(admin, pipeline.matches), pipeline.kafka.isolation == "read_committed")
-    tail = Tail(settings, {(Topics(pipeline.name).ledger, 0): BEGINNING})
-    try:
-        words = [received.message for received in tail.read_to_end(newest_of=Topics(pipeline.name).ledger)]
-    finally:
-        tail.close()
-    ledgers = {word.table: word for word in words if isinstance(word, LedgerState)}
-    lag = 0
+    ledgers, lag = last_words(pipeline, settings), 0
     for table in pipeline.tables:
         positions = pipeline.landed(ledgers[table.name]) if table.name in ledgers else {}
         lag += sum(max(0, end - positions.get(p, 0)) for p, end in ends.items() if table.matches(p.topic))

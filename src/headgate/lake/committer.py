@@ -62,8 +62,6 @@ class _TableState:
     failures: int = 0
     """Commits that failed in a row."""
     rests_until: float = 0.0
-    expires: bool = False
-    """Whether it is time to expire snapshots."""
 
     def is_due(self, now_s: float) -> bool:
         return now_s >= self.rests_until and (bool(self.pending) or now_s - self.published_at > HEARTBEAT_S)
@@ -168,9 +166,9 @@ class Committer:
         with ThreadPoolExecutor(_MOST_AT_ONCE, "commit") as pool:
             commits = {pool.submit(self._attempt, state, state.pending): state for state in due}
             for done in as_completed(commits):
-                self._settle(commits[done], done, settled_to)
-                if commits[done].expires:
-                    pool.submit(self._expire, commits[done])
+                state = commits[done]
+                if self._settle(state, done, settled_to):
+                    pool.submit(self._expire, state.committer.name)
         self._mirror()
 
     def _open(self) -> None:
@@ -253,30 +251,30 @@ class Committer:
             state.published_at = 0.0
         state.placed = True
 
-    def _settle(self, state: _TableState, commit: Future[CommitResult], settled_to: int) -> None:
+    def _settle(self, state: _TableState, commit: Future[CommitResult], settled_to: int) -> bool:
+        """Tells how a commit went; whether it is time to expire snapshots."""
         try:
             result = commit.result()
         except LakeError as error:  # one table's trouble does not stop the others
             log.warning("committer: %s", error)
             state.failed()
             self._complain(state, str(error))
-            return
+            return False
         state.pending.clear()
         state.failures = 0
         state.last = result
         self._publish(state, result, settled_to)
         show_settled(state.committer.name)
-        if result.committed:
-            often = max(1, min(_EXPIRE_EVERY, snapshots_to_keep(self._pipeline.lake, result.ledger) // 2))
-            state.expires = state.commits % often == 0  # the first one of a life, too: lives may be short
-            state.commits += 1
+        if not result.committed:
+            return False
+        state.commits += 1
+        often = max(1, min(_EXPIRE_EVERY, snapshots_to_keep(self._pipeline.lake, result.ledger) // 2))
+        return (state.commits - 1) % often == 0  # after the first one of a life, too: lives may be short
 
-    def _expire(self, state: _TableState) -> None:
+    def _expire(self, name: str) -> None:
         """Upkeep must never cost a commit."""
         assert self._catalog is not None
-        state.expires = False
-        for suffix in ("", REJECTED_SUFFIX):
-            table = state.committer.name + suffix
+        for table in (name, name + REJECTED_SUFFIX):
             try:
                 expire_snapshots(self._catalog, table, self._pipeline.lake)
             except Exception:  # catalogs fail in ways of their own
