@@ -227,3 +227,39 @@ def test_a_client_that_read_very_many_partitions_is_not_kept() -> None:
     assert kept not in reading._clients.values()
     assert reading._client(settings) is not kept
     reading._forget(settings)
+
+
+class Overheard:
+    """A consumer, and which topics it was asked about."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer, self.asked = consumer, list[str]()
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        self.asked.append(topic)
+        return self._consumer.list_topics(topic, timeout)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._consumer, name)
+
+
+def test_a_client_asks_once_who_leads_a_topic_and_reads_it(broker: EmbeddedKafka, topic: str) -> None:
+    client = reading.Client({"bootstrap.servers": broker.bootstrap, "group.id": "nobody", **reading.SETTINGS})
+    client.consumer = overheard = Overheard(client.consumer)  # type: ignore[assignment]
+    for start in (0, 10):
+        seen: reading.Seen = {}
+        list(reading._read(client, [(topic, 0, start, start + 10), (topic, 1, start, start + 10)], seen))
+        assert {partition: records for partition, (records, _) in seen.items()} == {(topic, 0): 10, (topic, 1): 10}
+        client.consumer.unassign()
+    assert overheard.asked == [topic]
+    client.consumer.close()
+
+
+def test_leaders_that_nobody_tells_are_asked_for_again_and_keep_nothing_from_being_read() -> None:
+    client = reading.Client({"bootstrap.servers": "127.0.0.1:1", "group.id": "nobody", "log_level": "0"})
+    client.consumer = overheard = Overheard(client.consumer)  # type: ignore[assignment]
+    for _ in range(2):
+        client.meet(["a", "b"])
+        assert client.trouble is not None
+    assert overheard.asked == ["a", "a"]
+    client.consumer.close()
