@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-demo: $(INSTALLED)  ## Everything on this machine in about three minutes, with proof at the end
+demo: $(INSTALLED)  ## Everything on this machine in about four minutes, with proof at the end
 	$(BIN)/headgate demo
 
 test: check integration  ## All tests: what check does, then a real broker, Spark and lake, then short chaos
@@ -38,8 +38,8 @@ chaos: $(INSTALLED)  ## Kills, pauses and restarts at length; SEED=n MINUTES=n
 soak: $(INSTALLED)  ## An hour of load, faults and upkeep, judged in docs/soak.md; SEED=n MINUTES=n REPORT=file
 	$(BIN)/python -m tests.chaos.soak $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),60) --report $(or $(REPORT),docs/soak.md)
 
-bench: $(INSTALLED)  ## Speed, as ratios against a named peer in the same run; ONLY="names", SAVE=1 to keep them
-	$(BIN)/python -m benchmarks $(ONLY) $(if $(SAVE),--save)
+bench: $(INSTALLED)  ## Speed, as ratios against a named peer in the same run; ONLY="names", SAVE=1 to keep them if good, ACCEPT=1 whatever they are
+	$(BIN)/python -m benchmarks $(ONLY) $(if $(SAVE),--save) $(if $(ACCEPT),--accept)
 
 format: $(INSTALLED)  ## Rewrite the code in the house format
 	$(BIN)/ruff check --fix

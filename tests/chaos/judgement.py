@@ -1,8 +1,9 @@
-"""What a long run has shown: fault windows, recovery, shares within the SLO, slopes, and which promises were kept.
+"""What a long run has shown: fault windows, recovery, shares within the SLO, slopes.
 
 Values in, values out. Times are seconds since the run began.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -32,6 +33,10 @@ class LagSample:
     written_records: int
     """Ever, over all partitions."""
     consumers: int
+
+
+UNHURT = "neighbour's "
+"""How roles begin whose processes nobody hurts: those of the second pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,34 @@ class Command:
     start_s: float
     end_s: float
     exit_code: int
+    hung: bool = False
+    """It did not end, although the brokers were back and nothing else was hurt any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that a run brought home."""
+
+    lasted_s: float
+    interrupted: bool
+    violations: tuple[str, ...]
+    acknowledged: int
+    rows: int
+    rejected: int
+    faults: tuple[Fault, ...]
+    lags: tuple[LagSample, ...]
+    processes: tuple[ProcessSample, ...]
+    lake: tuple[LakeSample, ...]
+    commits: tuple[Committed, ...]
+    upkeep: tuple[Command, ...]
+    most_disk_bytes: int | None = None
+    """That the run took at any time: brokers, lake, logs. None if nobody looked."""
+    unused_files: int | None = None
+    """That no table uses, after everything stopped and a last round of upkeep. None if nobody looked."""
+
+    @property
+    def half_s(self) -> float:
+        return self.lasted_s / 2
 
 
 # ------------------------------------------------------------------------------------------------------- windows
@@ -207,6 +240,8 @@ def _back_s(lags: Sequence[LagSample], after_s: float, bar_records: int) -> floa
 
 _APART_S = 60.0
 """Two samples closer than this say more about noise than about growth."""
+LATELY_S = 300.0
+"""Long enough to hold a while in which all brokers are there: storms come every 150 s."""
 FEWEST_PAIRS_S = 300.0
 """A life observed for less than this after its warm-up says nothing about growth per hour."""
 
@@ -260,83 +295,6 @@ def slope(
     )
 
 
-SHORTEST_S = 900.0
-"""A shorter run sees how upkeep's first rounds fill up, not whether they keep up."""
-
-
-def growth_of_bounded(samples: Sequence[tuple[float, float]], until_s: float) -> float | None:
-    """The median of the last quarter of the run over that of the second; None if the run cannot tell."""
-    if until_s < SHORTEST_S:
-        return None
-    second = [value for at_s, value in samples if until_s / 4 <= at_s < until_s / 2]
-    last = [value for at_s, value in samples if at_s >= 3 * until_s / 4]
-    return median(last) / median(second) if second and last and median(second) else None
-
-
-# ------------------------------------------------------------------------------------------------------ promises
-
-WHOLE_S = 3600.0
-"""A run this long that leaves something open has not shown it, and does not pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    name: str
-    kept: bool | None
-    """None: this run cannot tell."""
-    evidence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tolerances:
-    slo_s: float
-    slo_share: float
-    allowance_s: float
-    recovery_s: float
-    warm_up_s: float = 600.0
-    """Caches, compiled code and connections of a JVM come for minutes."""
-    memory_bytes_per_hour: float = 30e6
-    memory_share_per_hour: float = 0.10
-    files_per_hour: float = 10.0
-    connections_per_hour: float = 30.0
-    """Brokers come and go dozens of times, and clients open connections as partitions get other leaders: what leaked
-    one each time would show twice as many."""
-    bounded_growth: float = 1.5
-    faults_per_hour: float = 200.0
-    kinds: int = 12
-
-    @property
-    def ordinary_s(self) -> float:
-        """A lag of half of what the SLO allows is nobody's trouble."""
-        return self.slo_s / 2
-
-    def memory(self, of: Slope) -> float:
-        """Bytes per hour: a tenth of what the role takes, or 30 MB if that is more."""
-        return max(self.memory_bytes_per_hour, self.memory_share_per_hour * of.median)
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """Everything that a run brought home."""
-
-    lasted_s: float
-    interrupted: bool
-    violations: tuple[str, ...]
-    acknowledged: int
-    rows: int
-    rejected: int
-    faults: tuple[Fault, ...]
-    lags: tuple[LagSample, ...]
-    processes: tuple[ProcessSample, ...]
-    lake: tuple[LakeSample, ...]
-    commits: tuple[Committed, ...]
-    upkeep: tuple[Command, ...]
-
-    @property
-    def half_s(self) -> float:
-        return self.lasted_s / 2
-
-
 def memory_slopes(seen: Evidence, warm_up_s: float) -> list[Slope]:
     value = {sample: float(sample.rss_bytes) for sample in seen.processes}
     return _slopes(seen, value, warm_up_s)
@@ -348,7 +306,15 @@ def file_slopes(seen: Evidence, warm_up_s: float) -> list[Slope]:
 
 
 def connection_slopes(seen: Evidence, warm_up_s: float) -> list[Slope]:
-    value = {sample: float(sample.connections) for sample in seen.processes}
+    """Of the most that a process lately had: brokers that are away take their connections along."""
+    value: dict[ProcessSample, float] = {}
+    lives: dict[str, deque[ProcessSample]] = {}
+    for sample in sorted(seen.processes, key=lambda sample: sample.at_s):
+        lately = lives.setdefault(sample.role + sample.life, deque())
+        lately.append(sample)
+        while sample.at_s - lately[0].at_s > LATELY_S:
+            lately.popleft()
+        value[sample] = float(max(one.connections for one in lately))
     return _slopes(seen, value, warm_up_s)
 
 
@@ -357,133 +323,14 @@ def _slopes(seen: Evidence, value: Mapping[ProcessSample, float], warm_up_s: flo
     return [slope(role, seen.processes, value, seen.half_s, warm_up_s) for role in roles]
 
 
-def judge(seen: Evidence, allowed: Tolerances) -> list[Promise]:
-    """Every promise, the gravest first."""
-    promises = [
-        _exactly_once(seen),
-        _harm_enough(seen, allowed),
-        _got_over(seen, allowed),
-        _in_time(seen, allowed),
-        *(_flat_memory(of, allowed) for of in memory_slopes(seen, allowed.warm_up_s)),
-        *(
-            _flat(f"open files of the {of.role} are flat", of, allowed.files_per_hour)
-            for of in file_slopes(seen, allowed.warm_up_s)
-        ),
-        *(
-            _flat(f"connections of the {of.role} are flat", of, allowed.connections_per_hour)
-            for of in connection_slopes(seen, allowed.warm_up_s)
-        ),
-        *_bounded(seen, allowed),
-        _upkeep_works(seen, allowed),
-    ]
-    if seen.interrupted or seen.lasted_s < WHOLE_S:
-        return promises
-    return [
-        Promise(p.name, False, f"{p.evidence}, which a run of this length must tell") if p.kept is None else p
-        for p in promises
-    ]
+SHORTEST_S = 900.0
+"""A shorter run sees how upkeep's first rounds fill up, not whether they keep up."""
 
 
-def first_broken(promises: Iterable[Promise]) -> Promise | None:
-    return next((promise for promise in promises if promise.kept is False), None)
-
-
-def verdict(promises: Sequence[Promise]) -> str:
-    broken = first_broken(promises)
-    if broken is not None:
-        return f"**Broken: {broken.name}** ({broken.evidence})."
-    shown = sum(promise.kept is True for promise in promises)
-    if shown < len(promises):
-        return f"**No promise was broken**; {shown} of {len(promises)} were shown, the others need a longer run."
-    return "**Every promise was kept.**"
-
-
-def _exactly_once(seen: Evidence) -> Promise:
-    kept = not seen.violations and seen.acknowledged > 0 and seen.rows + seen.rejected == seen.acknowledged
-    numbers = f"{seen.acknowledged:,} records acknowledged, {seen.rows:,} rows, {seen.rejected:,} rejects"
-    return Promise("every record exactly once", kept, "; ".join((numbers, *seen.violations[:5])))
-
-
-def _harm_enough(seen: Evidence, allowed: Tolerances) -> Promise:
-    """A soak that hurt nobody proves nothing."""
-    needed = allowed.faults_per_hour * seen.lasted_s / 3600
-    happened = [fault for fault in seen.faults if fault.happened]
-    kinds = len({fault.kind for fault in happened})
-    evidence = f"{len(happened)} faults of {kinds} kinds in {seen.lasted_s / 60:.1f} min"
-    if seen.interrupted:
-        return Promise("enough harm", None, f"{evidence}, interrupted")
-    return Promise("enough harm", len(happened) >= needed and kinds >= allowed.kinds, evidence)
-
-
-def _got_over(seen: Evidence, allowed: Tolerances) -> Promise:
-    name = f"every fault got over within {allowed.recovery_s:g} s"
-    all_of_them = recoveries(seen.faults, seen.lags, allowed.ordinary_s)
-    end_s = seen.lags[-1].at_s if seen.lags else seen.lasted_s
-    never = [r for r in all_of_them if _took_s(r, end_s) > allowed.recovery_s]
-    if never:
-        worst = never[0]
-        took = "never" if worst.took_s is None else f"after {worst.took_s:.0f} s"
-        said = f"{len(never)} were not, first {worst.fault.kind} at {worst.fault.start_s:.0f} s: {took}"
-        return Promise(name, False, said)
-    slowest = max(all_of_them, key=lambda r: r.took_s or 0.0, default=None)
-    if slowest is None:
-        return Promise(name, None, "there was no fault")
-    return Promise(name, True, f"slowest {slowest.took_s or 0:.0f} s, {slowest.fault.kind}")
-
-
-def _took_s(recovery: Recovery, end_s: float) -> float:
-    """From the fault's end; what was not got over took until the end of the run at least."""
-    fault = recovery.fault
-    return (end_s if recovery.took_s is None else fault.start_s + recovery.took_s) - fault.end_s
-
-
-def _in_time(seen: Evidence, allowed: Tolerances) -> Promise:
-    name = f"{allowed.slo_share:.0%} of records within {allowed.slo_s:g} s outside fault windows"
-    outside, _ = latencies(seen.commits, fault_windows(seen.faults, allowed.allowance_s), allowed.slo_s)
-    if outside is None:
-        return Promise(name, None, "no record came and went outside a fault window")
-    evidence = f"{outside.within:.2%} of {outside.records:,.0f}, p99 {outside.p99_s:.1f} s"
-    return Promise(name, outside.within >= allowed.slo_share, evidence)
-
-
-def _flat_memory(of: Slope, allowed: Tolerances) -> Promise:
-    name = f"memory of the {of.role} is flat"
-    if of.per_hour is None:
-        return Promise(name, None, "no life was long enough in the second half")
-    evidence = f"{of.per_hour / 1e6:+.0f} MB an hour, {allowed.memory(of) / 1e6:.0f} are allowed"
-    return Promise(name, of.is_flat(allowed.memory(of)), evidence)
-
-
-def _flat(name: str, of: Slope, most_per_hour: float) -> Promise:
-    if of.per_hour is None:
-        return Promise(name, None, "no life was long enough in the second half")
-    return Promise(name, of.is_flat(most_per_hour), f"{of.per_hour:+.1f} an hour, {most_per_hour:g} are allowed")
-
-
-def _bounded(seen: Evidence, allowed: Tolerances) -> list[Promise]:
-    promises = []
-    for table in sorted({sample.table for sample in seen.lake}):
-        of = [sample for sample in seen.lake if sample.table == table]
-        for what, values in (
-            ("snapshots", [(s.at_s, float(s.snapshots)) for s in of]),
-            ("metadata", [(s.at_s, float(s.metadata_bytes)) for s in of]),
-            ("metadata files", [(s.at_s, float(s.metadata_files)) for s in of]),
-        ):
-            grown = growth_of_bounded(values, seen.lasted_s)
-            name = f"{what} of {table} stay bounded"
-            if grown is None:
-                promises.append(Promise(name, None, "the run was too short, or the table too rarely seen"))
-                continue
-            evidence = f"last quarter {grown:.2f} times the second; {allowed.bounded_growth:g} is allowed"
-            promises.append(Promise(name, grown <= allowed.bounded_growth, evidence))
-    return promises
-
-
-def _upkeep_works(seen: Evidence, allowed: Tolerances) -> Promise:
-    name = "headgate maintain --apply works outside fault windows"
-    windows = fault_windows(seen.faults, allowed.allowance_s)
-    calm = [ran for ran in seen.upkeep if not touches(windows, ran.start_s, ran.end_s)]
-    failed = [ran for ran in seen.upkeep if ran.exit_code]
-    calm_failed = [ran for ran in calm if ran.exit_code]
-    evidence = f"{len(seen.upkeep)} rounds, {len(failed)} failed, {len(calm_failed)} of those outside fault windows"
-    return Promise(name, not calm_failed if seen.upkeep else None, evidence)
+def growth_of_bounded(samples: Sequence[tuple[float, float]], until_s: float) -> float | None:
+    """The median of the last quarter of the run over that of the second; None if the run cannot tell."""
+    if until_s < SHORTEST_S:
+        return None
+    second = [value for at_s, value in samples if until_s / 4 <= at_s < until_s / 2]
+    last = [value for at_s, value in samples if at_s >= 3 * until_s / 4]
+    return median(last) / median(second) if second and last and median(second) else None

@@ -15,7 +15,8 @@ from pyiceberg.catalog import Catalog
 from headgate.config.pipeline import Pipeline
 from headgate.config.table import REJECTED_SUFFIX
 from headgate.kafka.load_report import LoadReport
-from headgate.lake.tables import load_table, open_catalog
+from headgate.lake.catalogs import open_catalog
+from headgate.lake.tables import load_table
 from headgate.model import TopicPartition
 from tests.chaos.parts import QUICK_JVM
 from tests.chaos.scene import Scene

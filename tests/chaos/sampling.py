@@ -13,9 +13,10 @@ from pyiceberg.catalog import Catalog
 
 from headgate.errors import KafkaUnavailable
 from headgate.kafka.offsets import end_offsets
-from headgate.lake.tables import load_table, open_catalog
+from headgate.lake.catalogs import open_catalog
+from headgate.lake.tables import load_table
 from tests.chaos.harness import ROLES
-from tests.chaos.judgement import LagSample, LakeSample, ProcessSample
+from tests.chaos.judgement import UNHURT, LagSample, LakeSample, ProcessSample
 from tests.chaos.parts import consumer_pid
 from tests.chaos.soak_run import SoakRun
 
@@ -73,20 +74,20 @@ class Sampler:
                 yield from self._sample(role, command.pid, command.pid)
         neighbour = self._run.neighbour
         if neighbour is not None and (pid := neighbour.pid) is not None:
-            yield from self._sample("neighbour's run", pid, pid)
-            yield from self._look_at_consumers(neighbour.home)
+            yield from self._sample(f"{UNHURT}run", pid, pid)
+            yield from self._look_at_consumers(neighbour.home, UNHURT)
         yield from self._look_at_consumers(self._run.home)
 
-    def _look_at_consumers(self, home: Path) -> Iterator[ProcessSample]:
+    def _look_at_consumers(self, home: Path, whose: str = "") -> Iterator[ProcessSample]:
         for file in home.glob("consumers/*/pid.json"):
             pid = consumer_pid(file.parent)
             if pid is None:
                 continue
-            yield from self._sample("consumer, Python", pid, pid)
+            yield from self._sample(f"{whose}consumer, Python", pid, pid)
             with contextlib.suppress(psutil.Error):
                 for child in psutil.Process(pid).children(recursive=True):
                     role = "consumer, JVM" if child.name() == "java" else "consumer, Spark's Python workers"
-                    yield from self._sample(role, child.pid, pid)
+                    yield from self._sample(whose + role, child.pid, pid)
 
     def _sample(self, role: str, pid: int, of: int) -> Iterator[ProcessSample]:
         """`of` is the process whose life this one shares."""

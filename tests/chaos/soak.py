@@ -1,9 +1,10 @@
 """`make soak`: an hour of changing load, random faults that overlap, and upkeep; then everything is counted and judged.
 
     python -m tests.chaos.soak --minutes 60 --seed 7 --report docs/soak.md
+    python -m tests.chaos.soak --judge docs/soak-evidence.json.gz --report again.md
 
 One line per fault and one per minute. Ctrl-C ends it early: faults under way end, what landed is verified, the report
-says what there is. The exit code is 1 if a promise was broken.
+says what there is. The exit code is 1 if a promise was broken. The second one runs nothing: it judges a run again.
 """
 
 import argparse
@@ -17,27 +18,30 @@ import signal
 import sys
 import tempfile
 import time
-from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import psutil
 
 from tests.chaos.conductor import Conductor
 from tests.chaos.faults import FAULTS
 from tests.chaos.harness import RECOVERY_DEADLINE_S
-from tests.chaos.judgement import Committed, Evidence, Tolerances, first_broken, judge
+from tests.chaos.judgement import Committed, Evidence
+from tests.chaos.promises import Tolerances, broken, judge
 from tests.chaos.reckoning import Outcome
 from tests.chaos.sampling import Sampler
-from tests.chaos.soak_report import Circumstances, write
+from tests.chaos.scene import SLO_S, SLO_SHARE
+from tests.chaos.soak_evidence import Lacking, keep, keep_small, load
+from tests.chaos.soak_report import Circumstances, evidence_beside, write
 from tests.chaos.soak_run import SoakRun
 from tests.chaos.storms import plan
 
 _TURN_S = 0.1
 _MAINTAIN_EVERY_S = 60.0
-_MOST_DISK_BYTES = 10e9
 _ALLOWANCE_S = 30.0
 """What recovery from a fault may take before latency counts again."""
+ALLOWED = Tolerances(SLO_S, SLO_SHARE, _ALLOWANCE_S, RECOVERY_DEADLINE_S)
 
 
 class Asked:
@@ -61,13 +65,13 @@ def soak(run: SoakRun, conductor: Conductor, sampler: Sampler, minutes: float, a
     while run.now_s() < 60 * minutes and not asked.to_stop:
         conductor.turn()
         run.revive()
-        run.upkeep_turn(_MAINTAIN_EVERY_S)
+        run.upkeep.turn(_MAINTAIN_EVERY_S)
         if run.now_s() // 60 > told:
             told = int(run.now_s() // 60)
             run.say(_minute(told, run, conductor, sampler))
-        if sampler.most_disk_bytes > _MOST_DISK_BYTES:
-            run.say(f"more than {_MOST_DISK_BYTES / 1e9:g} GB of disk are taken")
-            asked.to_stop = True
+        if sampler.most_disk_bytes > ALLOWED.disk_bytes:  # a promise is broken, and nobody interrupted anything
+            run.say(f"more than {ALLOWED.disk_bytes / 1e9:g} GB of disk are taken: it ends here")
+            break
         time.sleep(_TURN_S)
     if asked.to_stop:
         run.say("asked to stop: the faults under way end first")
@@ -94,7 +98,13 @@ def _minute(minute: int, run: SoakRun, conductor: Conductor, sampler: Sampler) -
 
 
 def evidence(
-    run: SoakRun, conductor: Conductor, sampler: Sampler, outcome: Outcome, lasted_s: float, interrupted: bool
+    run: SoakRun,
+    conductor: Conductor,
+    sampler: Sampler,
+    outcome: Outcome,
+    lasted_s: float,
+    unused: int | None,
+    interrupted: bool,
 ) -> Evidence:
     commits = tuple(
         Committed(
@@ -117,7 +127,9 @@ def evidence(
         tuple(sampler.processes),
         tuple(sampler.lake),
         commits,
-        tuple(run.upkeep),
+        tuple(run.upkeep.rounds),
+        sampler.most_disk_bytes or None,
+        unused,
     )
 
 
@@ -126,43 +138,87 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {memory:.0f} GB of memory, {platform.system()}, Python {platform.python_version()}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.soak", description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30), help="repeats a run")
-    parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--report", type=Path, default=Path("docs/soak.md"), help="a picture and JSON come beside it")
-    parser.add_argument("--home", type=Path, default=None, help="where it happens; default a folder that is removed")
-    options = parser.parse_args()
-    asked = Asked()
-    logging.getLogger("headgate").setLevel(logging.ERROR)  # what the readers here pass over was put there on purpose
-    home = options.home or Path(tempfile.mkdtemp(prefix="headgate-soak-"))
-    print(f"seed {options.seed}, {options.minutes:g} minutes, three brokers, in {home}", flush=True)
-    with SoakRun(home, options.seed, lambda text: print(text, flush=True)) as run:
-        run.begin()
-        asked.has_begun = True
-        conductor = Conductor(run, plan([fault.kind for fault in FAULTS], options.minutes, options.seed))
-        sampler = Sampler(run)
-        try:
-            lasted_s = soak(run, conductor, sampler, options.minutes, asked)
-        finally:
-            sampler.close()
-        outcome = run.finish()
-        seen = evidence(run, conductor, sampler, outcome, lasted_s, asked.to_stop)
-        slo = run.pipeline.slo
-    allowed = Tolerances(slo.latency_s, slo.quantile, _ALLOWANCE_S, RECOVERY_DEADLINE_S)
-    promises = judge(seen, allowed)
-    about = Circumstances(options.seed, options.minutes, machine(), sampler.most_disk_bytes, dict(conductor.not_now))
-    write(options.report, seen, allowed, promises, about)
-    (home / "evidence.json").write_text(json.dumps(asdict(seen)))
+def report(file: Path, kept: Path, otherwise: dict[str, Any] | None = None) -> bool:
+    """The report on the evidence kept in a file; True if no promise was broken. It is judged from the copy beside the
+    report, so that whoever has that one comes to the same verdict."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = evidence_beside(file)
+    keep_small(beside, *load(kept, otherwise))
+    seen, about = load(beside)
+    promises = judge(seen, ALLOWED)
+    write(file, seen, ALLOWED, promises, about)
     for promise in promises:
         mark = {True: "kept", False: "BROKEN", None: "cannot tell"}[promise.kept]
         print(f"{mark:12}{promise.name}: {promise.evidence}")
-    for violation in outcome.violations:
+    for violation in seen.violations:
         print(f"VIOLATION: {violation}")
-    print(f"the report is {options.report}; SEED={options.seed} repeats the choices")
-    broken = first_broken(promises)
-    if broken is not None:
-        print(f"broken first: {broken.name}: {broken.evidence}; everything is kept in {home}")
+    print(f"the report is {file}; SEED={about.seed} repeats the choices")
+    for promise in broken(promises):
+        print(f"broken: {promise.name}: {promise.evidence}")
+    return not broken(promises)
+
+
+def judge_again(options: argparse.Namespace) -> int:
+    """What the file and the report's JSON do not tell is taken from the flags."""
+    minutes = 60.0 if options.minutes is None else options.minutes
+    otherwise: dict[str, Any] = {"minutes_asked": minutes, "machine": options.machine or machine(), "not_now": {}}
+    if options.seed is not None:
+        otherwise["seed"] = options.seed
+    if options.disk_gb is not None:
+        otherwise["disk_bytes"] = int(options.disk_gb * 1e9)
+    if options.not_now is not None:
+        otherwise["not_now"] = {"any": options.not_now}
+    if options.circumstances is not None:
+        otherwise |= json.loads(options.circumstances.read_text())["circumstances"]
+    try:
+        return 0 if report(options.report, options.judge, otherwise) else 1
+    except Lacking as error:
+        raise SystemExit(f"{error}; see --circumstances and --seed") from None
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.soak", description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, help="repeats a run")
+    parser.add_argument("--minutes", type=float, help="60 unless told")
+    parser.add_argument(
+        "--report", type=Path, default=Path("docs/soak.md"), help="picture, JSON and evidence come beside it"
+    )
+    parser.add_argument("--home", type=Path, default=None, help="where it happens; default a folder that is removed")
+    again = parser.add_argument_group("judging a run again", "Nothing runs. The flags tell what the file does not.")
+    again.add_argument("--judge", type=Path, metavar="EVIDENCE", help="evidence.json of a home, or that of a report")
+    again.add_argument("--circumstances", type=Path, metavar="JSON", help="the JSON beside the run's first report")
+    again.add_argument("--machine", help="this one unless told")
+    again.add_argument("--disk-gb", type=float, help="most that the run took at any time")
+    again.add_argument("--not-now", type=int, metavar="N", help="how many faults could not happen")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = arguments()
+    if options.judge is not None:
+        return judge_again(options)
+    seed = random.SystemRandom().randrange(1 << 30) if options.seed is None else options.seed
+    minutes = 60.0 if options.minutes is None else options.minutes
+    asked = Asked()
+    logging.getLogger("headgate").setLevel(logging.ERROR)  # what the readers here pass over was put there on purpose
+    home = options.home or Path(tempfile.mkdtemp(prefix="headgate-soak-"))
+    print(f"seed {seed}, {minutes:g} minutes, three brokers, in {home}", flush=True)
+    with SoakRun(home, seed, lambda text: print(text, flush=True)) as run:
+        run.begin()
+        asked.has_begun = True
+        conductor = Conductor(run, plan([fault.kind for fault in FAULTS], minutes, seed))
+        sampler = Sampler(run)
+        try:
+            lasted_s = soak(run, conductor, sampler, minutes, asked)
+        finally:
+            sampler.close()
+        outcome = run.finish()
+        unused = None if asked.to_stop else run.tidy_up()
+        seen = evidence(run, conductor, sampler, outcome, lasted_s, unused, asked.to_stop)
+    kept = home / "evidence.json"
+    keep(kept, seen, Circumstances(seed, minutes, machine(), dict(conductor.not_now)))
+    if not report(options.report, kept):
+        print(f"everything is kept in {home}")
         return 1
     if options.home is None:
         shutil.rmtree(home, ignore_errors=True)

@@ -13,9 +13,7 @@ from headgate.experiments.plots import save
 from tests.chaos.judgement import (
     Evidence,
     Latency,
-    Promise,
     Slope,
-    Tolerances,
     connection_slopes,
     covered_s,
     fault_windows,
@@ -23,11 +21,15 @@ from tests.chaos.judgement import (
     latencies,
     memory_slopes,
     recoveries,
-    verdict,
 )
+from tests.chaos.promises import Promise, Tolerances, verdict
 from tests.chaos.storms import ROUND_S, STORM_S
 
 _WIDTH = 120
+_ABOUT_EVIDENCE = (
+    "Every sample that this was judged from is in [{evidence}]({evidence}), with times in whole milliseconds; `python "
+    "-m tests.chaos.soak --judge` with that file and `--report FILE` judges it again."
+)
 _ABOUT_FAULTS = (
     "Each begins at random within a storm of {storm_s:g} s, every {round_s:g} s; they overlap. Recovery is from its "
     "start until the lag is back under what it was before the storm, or under what is written in half the time that "
@@ -44,7 +46,19 @@ _ABOUT_LATENCY = (
 _ABOUT_GROWTH = (
     "Growth is the median over pairs of samples of the same process, in the second half, {warm_up_s:g} s after its "
     "start or later; a process is never compared with its successor. Flat means at most a tenth of the role's memory "
-    "an hour (or {mb:g} MB if that is more), {files:g} open files and {connections:g} connections an hour."
+    "an hour (or {mb:g} MB if that is more), {files:g} open files and {connections:g} connections an hour; "
+    "{unhurt:g} connections in roles of the second pipeline, the neighbour. Where it has a role of the same kind, "
+    "consumers that all died young are not judged."
+)
+_ABOUT_LIMITS = (
+    "What grows less than it is allowed to is called flat: {mb:g} MB an hour would be {gb_a_day:.1f} GB a day. What "
+    "comes once a day or a week is not in it: segments of a log that are deleted by age, certificates and tokens that "
+    "end, upkeep of a table that is years old. Everything is on one machine, with one clock: no network that parts "
+    "brokers from consumers or answers late, no disk that is full, no clocks that differ. The lake is a folder with a "
+    "catalog in SQLite, with no object store that is slow or says no. There are four topics of a few partitions and a "
+    "few hundred small records a second; what thousands of partitions, many tables and full speed cost is "
+    "[measured](benchmarks.md), without faults. One seed is one order of faults: what needs a rarer meeting of two "
+    "of them may need other seeds."
 )
 
 
@@ -55,30 +69,38 @@ class Circumstances:
     seed: int
     minutes_asked: float
     machine: str
-    disk_bytes: int
-    """Most that the run took at any time: brokers, lake, logs."""
     not_now: dict[str, int]
+    """Faults that could not happen, by kind."""
+
+
+def evidence_beside(file: Path) -> Path:
+    """Where a report's evidence is."""
+    return file.with_name(f"{file.stem}-evidence.json.gz")
 
 
 def write(file: Path, seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], about: Circumstances) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
     picture = file.with_suffix(".png")
     _plot(seen, allowed, picture)
-    file.write_text(_page(seen, allowed, promises, about, picture.name))
+    file.write_text(_page(seen, allowed, promises, about, picture.name, evidence_beside(file).name))
     numbers = {
-        "circumstances": asdict(about),
+        "circumstances": {**asdict(about), "disk_bytes": seen.most_disk_bytes},
         "tolerances": asdict(allowed),
         "promises": [asdict(promise) for promise in promises],
-        "faults": [asdict(fault) for fault in seen.faults],
         "memory": [asdict(of) for of in memory_slopes(seen, allowed.warm_up_s)],
         "open_files": [asdict(of) for of in file_slopes(seen, allowed.warm_up_s)],
         "connections": [asdict(of) for of in connection_slopes(seen, allowed.warm_up_s)],
-        "lake": [asdict(sample) for sample in seen.lake],
     }
     file.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n")
 
 
-def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], about: Circumstances, picture: str) -> str:
+def _page(
+    seen: Evidence,
+    allowed: Tolerances,
+    promises: Sequence[Promise],
+    about: Circumstances,
+    picture: str,
+    evidence: str,
+) -> str:
     asked = f"MINUTES={about.minutes_asked:g} " if about.minutes_asked != 60 else ""
     cut = " It was interrupted; this is what there was until then." if seen.interrupted else ""
     return "\n".join(
@@ -87,10 +109,13 @@ def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], abou
             "",
             fill(
                 f"Written by `make soak {asked}SEED={about.seed}`: {seen.lasted_s / 60:.1f} minutes of changing load "
-                f"and random faults with upkeep running, on {about.machine}; at most {about.disk_bytes / 1e9:.1f} GB "
-                f"of disk. {verdict(promises)}{cut}",
+                f"and random faults with upkeep running, on {about.machine}.{cut}",
                 _WIDTH,
             ),
+            "",
+            fill(verdict(promises), _WIDTH),
+            "",
+            fill(_ABOUT_EVIDENCE.format(evidence=evidence), _WIDTH),
             "",
             f"![Load, consumers, lag and memory over time]({picture})",
             "",
@@ -116,6 +141,7 @@ def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], abou
                     mb=allowed.memory_bytes_per_hour / 1e6,
                     files=allowed.files_per_hour,
                     connections=allowed.connections_per_hour,
+                    unhurt=allowed.unhurt_connections_per_hour,
                 ),
                 _WIDTH,
             ),
@@ -126,8 +152,17 @@ def _page(seen: Evidence, allowed: Tolerances, promises: Sequence[Promise], abou
             "",
             *_lake(seen),
             "",
+            "## What this cannot show",
+            "",
+            fill(_limits(allowed), _WIDTH),
+            "",
         )
     )
+
+
+def _limits(allowed: Tolerances) -> str:
+    an_hour = allowed.memory_bytes_per_hour
+    return _ABOUT_LIMITS.format(mb=an_hour / 1e6, gb_a_day=24 * an_hour / 1e9)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -17,15 +17,17 @@ from confluent_kafka.admin import NewPartitions
 from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.kafka.load_records import JsonRecords, RecordFormat
 from headgate.kafka.load_topics import prepare_topics
+from headgate.lake.catalogs import open_catalog
 from headgate.model import TopicPartition
 from headgate.simulation.workload_shapes import Steady
 from tests.chaos import parts
 from tests.chaos.harness import BAD_SHARE, RECORD_BYTES, ChaosRun
-from tests.chaos.judgement import Command
+from tests.chaos.leftovers import unused_files
 from tests.chaos.neighbour import Neighbour
-from tests.chaos.parts import Load, wait_until
+from tests.chaos.parts import Load
 from tests.chaos.reckoning import Outcome
 from tests.chaos.scene import BURSTS, ODD, SOAK, STEADY
+from tests.chaos.upkeep import Upkeep
 
 TOTAL_BYTES_PER_S = {STEADY: 84_000.0, BURSTS: 36_000.0}
 """Two consumers, at every height of the wave; three times as much is more than four are packed with, and what they can
@@ -33,6 +35,8 @@ do."""
 _WAVE_S, _WAVE_SHARE = 300.0, 0.3
 _FAVOURED_SHARE = 0.6
 _BROKERS_DEADLINE_S = 300.0
+_UPKEEP_DEADLINE_S = 120.0
+_MOST_NAMED = 20
 _MOST_OF_A_PARTITION = 80_000.0
 """More than a consumer is allowed to pack could not be helped by anybody."""
 
@@ -89,8 +93,7 @@ class SoakRun(ChaosRun):
         self._dialled: dict[str, Load] = {}
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="soak")
         self.neighbour: Neighbour | None = None
-        self._upkeep: tuple[parts.Command, float] | None = None
-        self.upkeep: list[Command] = []
+        self.upkeep = Upkeep(self.maintain, self.now_s, self.say)
 
     def _set_up(self) -> None:
         super()._set_up()
@@ -194,27 +197,12 @@ class SoakRun(ChaosRun):
             ["maintain", str(self.file), "--apply"], self.home / f"maintain-{self._launched}.txt", points
         )
 
-    def upkeep_turn(self, every_s: float) -> None:
-        """`headgate maintain --apply` again and again, as a cron job would."""
-        if self._upkeep is None:
-            if not self.upkeep or self.now_s() - self.upkeep[-1].end_s >= every_s:
-                self._upkeep = self.maintain(), self.now_s()
-            return
-        command, start_s = self._upkeep
-        if not command.runs:
-            self.upkeep.append(Command(start_s, self.now_s(), command.exit_code or 0))
-            if command.exit_code == 0:
-                command.output.unlink(missing_ok=True)
-            self._upkeep = None
-
     def settle(self) -> None:
         """Dials back to normal, brokers back, upkeep to its end: what follows is drained and counted."""
         self.start_brokers()
         for dial in self.dials.values():
             dial.level, dial.pushed = 1.0, False
-        if self._upkeep is not None:
-            wait_until(lambda: self._upkeep is None or not self._upkeep[0].runs, "the last round of upkeep to end", 120)
-            self.upkeep_turn(0)
+        self.upkeep.end(_UPKEEP_DEADLINE_S)
 
     def finish(self) -> Outcome:
         assert self.neighbour is not None
@@ -226,11 +214,21 @@ class SoakRun(ChaosRun):
             mine.violations + other.violations,
         )
 
+    def tidy_up(self) -> int:
+        """A last round of upkeep, once the youngest file is old enough to be swept; how many no table uses then."""
+        self.say("a last round of upkeep, once everything is old enough")
+        time.sleep(self.pipeline.lake.orphan_age_s + 1)
+        self.upkeep.turn(0)
+        self.upkeep.end(_UPKEEP_DEADLINE_S)
+        left = unused_files(open_catalog(self.pipeline.lake), [table.name for table in self.pipeline.tables])
+        for file in left[:_MOST_NAMED]:
+            self.say(f"no table uses {file}")
+        return len(left)
+
     def _clear_away(self) -> None:
         if self.neighbour is not None:
             self.neighbour.clear_away()
-        if self._upkeep is not None and self._upkeep[0].runs:
-            self._upkeep[0].kill()
+        self.upkeep.kill()
         super()._clear_away()
         self._pool.shutdown(wait=False, cancel_futures=True)
 

@@ -12,19 +12,15 @@ from tests.chaos.judgement import (
     LagSample,
     LakeSample,
     ProcessSample,
-    Promise,
-    Tolerances,
     covered_s,
     fault_windows,
-    first_broken,
     growth_of_bounded,
-    judge,
     latencies,
     memory_slopes,
     merged,
     recoveries,
-    verdict,
 )
+from tests.chaos.promises import Promise, Tolerances, broken, judge, verdict
 
 HOUR_S = 3600.0
 ALLOWED = Tolerances(slo_s=10.0, slo_share=0.99, allowance_s=30.0, recovery_s=180.0)
@@ -43,7 +39,7 @@ def _process(
     ]
 
 
-def _good() -> Evidence:
+def good_hour() -> Evidence:
     """An hour in which everything went well: 200 faults of 12 kinds, 25 s each, in windows that leave calm."""
     faults = tuple(Fault(f"kind {n % 12}", 17.5 * n + 16, 17.5 * n + 18) for n in range(200))
     lake = tuple(LakeSample(20.0 * n, "lake.a", 30, 50_000, 90, 12, 10**6) for n in range(180))
@@ -59,7 +55,9 @@ def _good() -> Evidence:
         processes=tuple(_process("controller", "1", 0, HOUR_S, 100e6, 0)),
         lake=lake,
         commits=(Committed(3700.0, 100, (1.0, 2.0, 3.0)),),
-        upkeep=(Command(3650.0, 3660.0, 0),),
+        upkeep=tuple(Command(3540.0 + 20 * n, 3550.0 + 20 * n, 0) for n in range(6)),
+        most_disk_bytes=2 * 10**9,
+        unused_files=0,
     )
 
 
@@ -68,8 +66,8 @@ def _kept(seen: Evidence) -> dict[str, bool | None]:
 
 
 def _broken(seen: Evidence) -> str:
-    promise = first_broken(judge(seen, ALLOWED))
-    return "" if promise is None else promise.name
+    """All of them, so that a test which breaks one knows that it is the only one."""
+    return ", ".join(promise.name for promise in broken(judge(seen, ALLOWED)))
 
 
 # Windows
@@ -164,7 +162,7 @@ def test_a_fault_that_did_not_come_about_has_a_window_and_no_recovery() -> None:
 
 
 def test_a_leak_shows_as_growth_an_hour_of_the_same_process() -> None:
-    seen = replace(_good(), processes=tuple(_process("controller", "1", 0, HOUR_S, 100e6, 50e6)))
+    seen = replace(good_hour(), processes=tuple(_process("controller", "1", 0, HOUR_S, 100e6, 50e6)))
     [slope] = memory_slopes(seen, warm_up_s=180)
     assert slope.per_hour == pytest.approx(50e6, rel=0.001)
     assert _broken(seen) == "memory of the controller is flat"  # 30 MB an hour are allowed to a role of 100 MB
@@ -173,7 +171,7 @@ def test_a_leak_shows_as_growth_an_hour_of_the_same_process() -> None:
 def test_processes_that_are_replaced_by_larger_ones_did_not_grow() -> None:
     """A consumer of 300 MB is killed and its successor has 500 MB: each for itself is flat."""
     lives = [*_process("consumer", "1", 0, 2600, 300e6, 0), *_process("consumer", "2", 2600, 3600, 500e6, 0)]
-    [slope] = memory_slopes(replace(_good(), processes=tuple(lives)), warm_up_s=180)
+    [slope] = memory_slopes(replace(good_hour(), processes=tuple(lives)), warm_up_s=180)
     assert slope.per_hour == 0
     assert (slope.lives, slope.most) == (2, 500e6)
 
@@ -184,28 +182,54 @@ def test_warming_up_is_no_leak() -> None:
         ProcessSample(t, "consumer", "1", t - 2000, int(300e6 + min(120, t - 2000) / 120 * 200e6), 40, 20)
         for t in range(2000, 3600, 5)
     ]
-    [slope] = memory_slopes(replace(_good(), processes=tuple(young)), warm_up_s=180)
+    [slope] = memory_slopes(replace(good_hour(), processes=tuple(young)), warm_up_s=180)
     assert slope.per_hour == 0
 
 
 def test_lives_too_short_to_tell_are_not_called_flat() -> None:
     lives = [s for n in range(12) for s in _process("consumer", str(n), 300.0 * n, 300.0 * (n + 1), 300e6, 900e6)]
-    seen = replace(_good(), processes=tuple(lives))
+    seen = replace(good_hour(), processes=tuple(lives))
     assert _kept(replace(seen, lasted_s=HOUR_S - 60))["memory of the consumer is flat"] is None
     assert _kept(replace(seen, interrupted=True))["memory of the consumer is flat"] is None
     assert _kept(seen)["memory of the consumer is flat"] is False, "a whole hour has to tell"
 
 
 def test_open_files_that_grow_break_their_promise() -> None:
-    leaking = tuple(replace(s, open_files=40 + int(s.at_s / 60)) for s in _good().processes)  # 60 an hour
-    assert _broken(replace(_good(), processes=leaking)) == "open files of the controller are flat"
+    leaking = tuple(replace(s, open_files=40 + int(s.at_s / 60)) for s in good_hour().processes)  # 60 an hour
+    assert _broken(replace(good_hour(), processes=leaking)) == "open files of the controller are flat"
 
 
 def test_a_connection_left_open_every_minute_breaks_its_promise_and_one_every_five_minutes_may_be_a_broker() -> None:
-    leaking = tuple(replace(s, connections=20 + int(s.at_s / 60)) for s in _good().processes)
-    assert _broken(replace(_good(), processes=leaking)) == "connections of the controller are flat"
-    reconnecting = tuple(replace(s, connections=20 + int(s.at_s / 300)) for s in _good().processes)
-    assert _broken(replace(_good(), processes=reconnecting)) == ""
+    leaking = tuple(replace(s, connections=20 + int(s.at_s / 60)) for s in good_hour().processes)
+    assert _broken(replace(good_hour(), processes=leaking)) == "connections of the controller are flat"
+    reconnecting = tuple(replace(s, connections=20 + int(s.at_s / 300)) for s in good_hour().processes)
+    assert _broken(replace(good_hour(), processes=reconnecting)) == ""
+
+
+def test_connections_to_brokers_that_come_and_go_are_no_growth() -> None:
+    """Down to half for two minutes of every five, and less often so towards the end."""
+    away = [s.at_s % 300 < 120 and s.at_s < HOUR_S - 600 for s in good_hour().processes]
+    seen = zip(good_hour().processes, away, strict=True)
+    flapping = tuple(replace(s, role="neighbour's run", connections=20 if gone else 40) for s, gone in seen)
+    assert _broken(replace(good_hour(), processes=flapping)) == ""
+
+
+def test_processes_that_nobody_hurts_have_fewer_connections_to_gain() -> None:
+    """One every 144 seconds, 25 an hour: brokers come and go, but who stays connects to the same ones again."""
+    leaking = [replace(s, connections=20 + int(s.at_s / 144)) for s in good_hour().processes]
+    unhurt = tuple(replace(s, role="neighbour's run") for s in leaking)
+    assert _broken(replace(good_hour(), processes=unhurt)) == "connections of the neighbour's run are flat"
+    assert _broken(replace(good_hour(), processes=tuple(leaking))) == ""
+
+
+def test_consumers_that_all_died_young_are_left_to_the_neighbours_that_did_not() -> None:
+    young = [s for n in range(12) for s in _process("consumer", str(n), 300.0 * n, 300.0 * (n + 1), 300e6, 0)]
+    old = _process("neighbour's consumer", "99", 0, HOUR_S, 300e6, 0)
+    seen = replace(good_hour(), processes=(*young, *old))
+    assert _broken(seen) == ""
+    assert _kept(seen)["memory of the neighbour's consumer is flat"] is True
+    growing = tuple(replace(s, rss_bytes=int(s.rss_bytes + 50e3 * s.at_s)) for s in seen.processes)
+    assert _broken(replace(seen, processes=growing)) == "memory of the neighbour's consumer is flat"
 
 
 def test_what_upkeep_keeps_bounded_is_compared_between_quarters() -> None:
@@ -218,23 +242,23 @@ def test_what_upkeep_keeps_bounded_is_compared_between_quarters() -> None:
 
 
 def test_a_good_hour_keeps_every_promise() -> None:
-    assert [name for name, kept in _kept(_good()).items() if kept is not True] == []
+    assert [name for name, kept in _kept(good_hour()).items() if kept is not True] == []
 
 
 def test_one_record_lost_breaks_the_gravest_promise() -> None:
-    assert _broken(replace(_good(), rows=989)) == "every record exactly once"
+    assert _broken(replace(good_hour(), rows=989)) == "every record exactly once"
 
 
 def test_a_violation_of_the_count_breaks_it_even_if_the_totals_agree() -> None:
-    assert _broken(replace(_good(), violations=("steady[0]: 1 rows are doubled",))) == "every record exactly once"
+    assert _broken(replace(good_hour(), violations=("steady[0]: 1 rows are doubled",))) == "every record exactly once"
 
 
 def test_a_run_in_which_nothing_was_written_proves_nothing() -> None:
-    assert _broken(replace(_good(), acknowledged=0, rows=0, rejected=0)) == "every record exactly once"
+    assert _broken(replace(good_hour(), acknowledged=0, rows=0, rejected=0)) == "every record exactly once"
 
 
 def test_too_few_faults_or_too_few_kinds_are_not_enough_harm() -> None:
-    good = _good()
+    good = good_hour()
     assert _broken(replace(good, faults=good.faults[:199])) == "enough harm"
     assert _broken(replace(good, faults=tuple(replace(f, kind="one") for f in good.faults))) == "enough harm"
     missed = (replace(good.faults[0], happened=False), *good.faults[1:])
@@ -242,40 +266,75 @@ def test_too_few_faults_or_too_few_kinds_are_not_enough_harm() -> None:
 
 
 def test_an_interrupted_run_is_not_blamed_for_too_few_faults() -> None:
-    good = _good()
+    good = good_hour()
     assert _kept(replace(good, interrupted=True, faults=good.faults[:5]))["enough harm"] is None
 
 
 def test_lag_that_stays_breaks_the_promise_of_recovery() -> None:
-    stuck = tuple(replace(lag, lag_records=10_000) if lag.at_s >= 2991.0 else lag for lag in _good().lags)
-    assert _broken(replace(_good(), lags=stuck)) == "every fault got over within 180 s"
+    stuck = tuple(replace(lag, lag_records=10_000) if lag.at_s >= 2991.0 else lag for lag in good_hour().lags)
+    assert _broken(replace(good_hour(), lags=stuck)) == "every fault got over within 180 s"
 
 
 def test_late_records_outside_windows_break_the_slo_and_inside_they_do_not() -> None:
     late_in_calm = (Committed(3700.0, 98, (1.0,)), Committed(3700.0, 2, (11.0,)))
-    assert _broken(replace(_good(), commits=late_in_calm)) == "99% of records within 10 s outside fault windows"
+    assert _broken(replace(good_hour(), commits=late_in_calm)) == "99% of records within 10 s outside fault windows"
     late_in_storm = (Committed(3700.0, 98, (1.0,)), Committed(500.0, 50, (60.0,)))
-    assert _broken(replace(_good(), commits=late_in_storm)) == ""
+    assert _broken(replace(good_hour(), commits=late_in_storm)) == ""
 
 
 def test_snapshots_that_pile_up_break_their_promise() -> None:
-    piling = tuple(replace(s, snapshots=30 + int(s.at_s / 30)) for s in _good().lake)
-    assert _broken(replace(_good(), lake=piling)) == "snapshots of lake.a stay bounded"
+    piling = tuple(replace(s, snapshots=30 + int(s.at_s / 30)) for s in good_hour().lake)
+    assert _broken(replace(good_hour(), lake=piling)) == "snapshots of lake.a stay bounded"
+
+
+def test_a_file_that_no_table_uses_after_the_last_upkeep_breaks_a_promise() -> None:
+    nothing_left = "a last round of upkeep leaves no file that no table uses"
+    assert _kept(good_hour())[nothing_left] is True
+    assert _broken(replace(good_hour(), unused_files=1)) == nothing_left
+    assert _kept(replace(good_hour(), unused_files=None, lasted_s=600.0))[nothing_left] is None
+
+
+def test_a_run_that_takes_too_much_disk_has_broken_a_promise_however_early_it_ended() -> None:
+    full = replace(good_hour(), most_disk_bytes=10 * 10**9 + 1)
+    assert _broken(full) == "disk stays under 10 GB"
+    assert _broken(replace(full, lasted_s=600.0)) == "disk stays under 10 GB"
+    assert _kept(replace(good_hour(), most_disk_bytes=None, lasted_s=600.0))["disk stays under 10 GB"] is None
+
+
+UPKEEP = "headgate maintain --apply works outside fault windows"
 
 
 def test_upkeep_may_fail_in_a_window_but_not_in_calm() -> None:
-    name = "headgate maintain --apply works outside fault windows"
-    assert _broken(replace(_good(), upkeep=(Command(3650.0, 3660.0, 1),))) == name
-    assert _broken(replace(_good(), upkeep=(Command(100.0, 110.0, 1),))) == ""
+    good = good_hour().upkeep
+    assert _broken(replace(good_hour(), upkeep=(*good, Command(3660.0, 3670.0, 1)))) == UPKEEP
+    assert _broken(replace(good_hour(), upkeep=(*good, Command(100.0, 110.0, 1)))) == ""
 
 
-def test_the_first_broken_promise_is_the_gravest() -> None:
-    promises = [Promise("a", True, ""), Promise("b", None, ""), Promise("c", False, ""), Promise("d", False, "")]
-    assert first_broken(promises) == promises[2]
+def test_upkeep_that_never_ran_in_calm_has_shown_nothing() -> None:
+    stormy = replace(good_hour(), upkeep=tuple(Command(100.0 * n, 100.0 * n + 10, 0) for n in range(1, 30)))
+    assert _kept(replace(stormy, interrupted=True))[UPKEEP] is None
+    assert _broken(stormy) == UPKEEP, "a whole hour has to tell"
+
+
+def test_a_whole_hour_needs_six_rounds_of_upkeep_in_calm_and_ten_minutes_need_one() -> None:
+    five = replace(good_hour(), upkeep=good_hour().upkeep[:5])
+    assert _broken(five) == UPKEEP
+    one = replace(good_hour(), upkeep=good_hour().upkeep[:1], interrupted=True)
+    assert _kept(one)[UPKEEP] is None
+    assert _kept(replace(one, lasted_s=600.0))[UPKEEP] is True
+
+
+def test_upkeep_that_hangs_at_the_end_breaks_its_promise_even_if_it_began_in_a_window() -> None:
+    hung = Command(3500.0, 3800.0, -9, hung=True)
+    assert _kept(replace(good_hour(), upkeep=(*good_hour().upkeep, hung)))[UPKEEP] is False
+
+
+def test_the_verdict_names_every_broken_promise_the_gravest_first() -> None:
+    a, b, c, d = Promise("a", False, "x"), Promise("b", None, ""), Promise("c", True, ""), Promise("d", False, "y")
+    assert verdict([a, b, c, d]) == "**2 of 4 promises were broken**: a (x); d (y)."
 
 
 def test_what_was_not_shown_is_not_called_kept() -> None:
-    kept, open_, broken = Promise("a", True, ""), Promise("b", None, ""), Promise("c", False, "why")
+    kept, open_ = Promise("a", True, ""), Promise("b", None, "")
     assert verdict([kept, kept]) == "**Every promise was kept.**"
     assert verdict([kept, open_]).startswith("**No promise was broken**; 1 of 2 were shown")
-    assert verdict([kept, open_, broken]) == "**Broken: c** (why)."
