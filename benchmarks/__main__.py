@@ -1,15 +1,18 @@
-"""`python -m benchmarks [NAME ...] [--save]`: measures, prints one table and compares it with the committed ratios."""
+"""`python -m benchmarks [NAME ...] [--save [--accept]]`: measures, prints one table and checks it against the committed
+ratios. The exit code is 1 if one got worse, misses its target or is gone."""
 
 import argparse
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import results
-from benchmarks.ratio import Ratio, regressions
+from benchmarks.check import Finding, findings
+from benchmarks.ratio import Ratio
 
 NAMES = (
     "sustained",
@@ -30,33 +33,53 @@ NAMES = (
 )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones; all unless named: {', '.join(NAMES)}")
-    parser.add_argument("--save", action="store_true", help="keep these ratios as the ones to compare with")
-    chosen = parser.parse_args()
-    if unknown := set(chosen.names) - set(NAMES):
-        parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+def measure(name: str) -> Sequence[Ratio]:
+    ratios: Sequence[Ratio] = importlib.import_module(f"benchmarks.{name}").run()
+    return ratios
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    measure: Callable[[str], Sequence[Ratio]] = measure,
+    file: Path = results.FILE,
+    page: Path = results.PAGE,
+) -> int:
+    chosen = _chosen(arguments)
     console = Console()
-    before = results.load()
-    measured: dict[str, Sequence[Ratio]] = {}
+    before = results.load(file)
+    measured: list[Ratio] = []
+    found: list[Finding] = []
     for name in chosen.names or NAMES:
         with console.status(f"measuring {name}"):
-            measured[name] = importlib.import_module(f"benchmarks.{name}").run()
-        if chosen.save:
-            results.save({name: measured[name]})
-    console.print(_table([ratio for ratios in measured.values() for ratio in ratios]))
-    worse = regressions(measured, before)
-    for now, last in worse:
-        console.print(
-            f"worse than committed: {now.what} against {now.peer}: {now.ratio:.2f}, "
-            f"before {last.ratio:.2f} ({last.low:.2f} … {last.high:.2f})"
-        )
-    return 1 if worse else 0
+            ratios = measure(name)
+        wrong = findings({name: ratios}, before)
+        if chosen.save and (chosen.accept or not wrong):
+            results.save({name: ratios}, file, page)  # at once: the next one may take an hour, or fail
+        elif chosen.save:
+            console.print(f"{name} is not kept; --accept (ACCEPT=1) keeps it as it is")
+        measured += ratios
+        found += wrong
+    console.print(_table(measured))
+    for finding in found:
+        console.print(finding.sentence(), markup=False, soft_wrap=True)
+    return 1 if found and not chosen.accept else 0
+
+
+def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones; all unless named: {', '.join(NAMES)}")
+    parser.add_argument("--save", action="store_true", help="keep these ratios as the ones to compare with, if good")
+    parser.add_argument("--accept", action="store_true", help="... or worse, or with targets missed, or with rows gone")
+    chosen = parser.parse_args(arguments)
+    if unknown := set(chosen.names) - set(NAMES):
+        parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    if chosen.accept and not chosen.save:
+        parser.error("--accept says what --save may keep: say both")
+    return chosen
 
 
 def _table(ratios: Sequence[Ratio]) -> Table:
-    table = Table(title="Ours over the peer's, measured in turns in one run", title_justify="left")
+    table = Table(title="Ours over the peer's, measured in one run", title_justify="left")
     for column in ("what", "peer", "ratio", "spread", "ours", "peer's", "target"):
         table.add_column(column, justify="left" if column in ("what", "peer", "target") else "right")
     for r in ratios:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from benchmarks.ratio import Ratio, compare
 from headgate.config.pipeline import Lake, Table
+from headgate.lake.catalogs import open_catalog
 from headgate.lake.commit import TableCommitter
-from headgate.lake.tables import create_table, open_catalog
+from headgate.lake.tables import create_table
 from headgate.model import TopicPartition
 from tests.announcements import announce, spark_schema, write_file
 

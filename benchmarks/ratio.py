@@ -1,11 +1,12 @@
-"""Measuring two things in turns, so that whatever else the machine does hits both, and comparing ratios over time."""
+"""Measuring two things in turns, so that whatever else the machine does hits both."""
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
+K = TypeVar("K", bound=Hashable)
 TOLERANCE = 0.15
 """A ratio this much worse than its last committed range counts as a regression; machines are noisy."""
 
@@ -35,6 +36,11 @@ class Ratio:
             return None
         return self.ratio <= self.target if self.better == "lower" else self.ratio >= self.target
 
+    @property
+    def asked(self) -> str:
+        """The target with its sign; empty where there is none."""
+        return "" if self.target is None else f"{'≤' if self.better == 'lower' else '≥'} {self.target:g}"
+
     def regressed_from(self, before: "Ratio") -> bool:
         if self.better == "lower":
             return self.ratio > before.high * (1 + TOLERANCE)
@@ -60,6 +66,18 @@ def compare(
     )
 
 
+def in_turns(ways: Mapping[K, Callable[[int], float]], rounds: int, warm_up: int) -> dict[K, list[float]]:
+    """What each way measures by itself, all of them once a round. Numbers of rounds are handed in, and the first ones,
+    which warm up, do not count."""
+    measured: dict[K, list[float]] = {name: [] for name in ways}
+    for number in range(warm_up + rounds):
+        for name, way in ways.items():
+            value = way(number)
+            if number >= warm_up:
+                measured[name].append(value)
+    return measured
+
+
 def of_rounds(
     what: str,
     peer: str,
@@ -80,15 +98,3 @@ def of_limit(
     """Against a fixed limit, such as an interval that must not be used up."""
     ours = statistics.median(measured)
     return Ratio(what, limit_name, ours, limit, min(measured) / limit, max(measured) / limit, unit, "lower", target)
-
-
-def regressions(now: Mapping[str, Sequence[Ratio]], before: Mapping[str, Sequence[Ratio]]) -> list[tuple[Ratio, Ratio]]:
-    """Ratios that got worse, with what they were; by benchmark. What was not measured before cannot regress."""
-    found = []
-    for name, ratios in now.items():
-        known = {(r.what, r.peer): r for r in before.get(name, ())}
-        for ratio in ratios:
-            last = known.get((ratio.what, ratio.peer))
-            if last is not None and ratio.regressed_from(last):
-                found.append((ratio, last))
-    return found

@@ -15,24 +15,24 @@ PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _BEGIN, _END = "<!-- results begin -->", "<!-- results end -->"
 
 
-def load() -> dict[str, list[Ratio]]:
-    return {name: [Ratio(**r) for r in entry["ratios"]] for name, entry in _read().items()}
+def load(file: Path = FILE) -> dict[str, list[Ratio]]:
+    return {name: [Ratio(**r) for r in entry["ratios"]] for name, entry in _read(file).items()}
 
 
-def save(measured: Mapping[str, Sequence[Ratio]]) -> None:
+def save(measured: Mapping[str, Sequence[Ratio]], file: Path = FILE, page: Path = PAGE) -> None:
     """Replaces what these benchmarks said before, and writes the page's table anew."""
-    entries = _read()
+    entries = _read(file)
     for name, ratios in measured.items():
         entries[name] = {
             "measured": date.today().isoformat(),
             "python": platform.python_version(),
             "ratios": [asdict(r) for r in ratios],
         }
-    FILE.write_text(json.dumps(entries, indent=1, sort_keys=True) + "\n")
-    if PAGE.exists():
-        text = PAGE.read_text()
+    file.write_text(json.dumps(entries, indent=1, sort_keys=True) + "\n")
+    if page.exists():
+        text = page.read_text()
         before, _, rest = text.partition(_BEGIN)
-        PAGE.write_text(before + _BEGIN + "\n" + table(entries) + rest[rest.index(_END) :])
+        page.write_text(before + _BEGIN + "\n" + table(entries) + rest[rest.index(_END) :])
 
 
 def table(entries: Mapping[str, Any]) -> str:
@@ -55,10 +55,9 @@ def _row(name: str, measured: str, r: Ratio) -> str:
 def verdict(ratio: Ratio) -> str:
     if ratio.target is None:
         return ""
-    sign = "≤" if ratio.better == "lower" else "≥"
-    return f"{sign} {ratio.target:g}: {'met' if ratio.met else 'missed'}"
+    return f"{ratio.asked}: {'met' if ratio.met else 'missed'}"
 
 
-def _read() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+def _read(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     return found

@@ -109,8 +109,8 @@ def run() -> list[Ratio]:
             lambda turn: [tried.consequence((NODES_FAILED * turn + n,)) for n in range(NODES_FAILED)],
             "looking at each failed cluster anew",
             lambda turn: [Standing(failed(large.topology, (NODES_FAILED * turn + n,))) for n in range(NODES_FAILED)],
+            TURNS,
             1,
-            0,
         ),
         compare(
             f"every failure of a node, {large}",
