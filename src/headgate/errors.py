@@ -61,7 +61,7 @@ class ConsumerError(HeadgateError):
 
 
 class SparkLost(ConsumerError):
-    """The session's JVM is gone: no later cycle can work, so the consumer ends and is replaced."""
+    """The session's JVM or its folder is gone: no later cycle can work, so the consumer ends and is replaced."""
 
 
 class FleetError(HeadgateError):

@@ -12,6 +12,7 @@ from pathlib import Path
 from prometheus_client import start_http_server
 
 from headgate.errors import SetupError
+from headgate.home_folder import using
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,12 @@ def serve(port: int, address: str, home: Path, pipeline: str, part: str) -> Endp
     host = "127.0.0.1" if address in ("", "0.0.0.0", "::") else address
     about = {"targets": [f"{host}:{server.server_port}"], "labels": {"pipeline": pipeline, "part": part}}
     endpoint = Endpoint(target_file(home, part), json.dumps([about]))
-    endpoint.file.parent.mkdir(parents=True, exist_ok=True)
-    _forget_earlier(endpoint.file.parent, about["targets"])
-    draft = endpoint.file.with_suffix(".new")
-    draft.write_text(endpoint.text)
-    draft.replace(endpoint.file)
+    with using(endpoint.file.parent):
+        endpoint.file.parent.mkdir(parents=True, exist_ok=True)
+        _forget_earlier(endpoint.file.parent, about["targets"])
+        draft = endpoint.file.with_suffix(".new")
+        draft.write_text(endpoint.text)
+        draft.replace(endpoint.file)
     return endpoint
 
 

@@ -28,8 +28,8 @@ from headgate.controller.drain import lag_records
 from headgate.kafka.channel import BEGINNING, Outbox, Tail
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.internal_topics import Topics, ensure_topics
+from headgate.lake.catalogs import open_catalog
 from headgate.lake.committer import Committer
-from headgate.lake.tables import open_catalog
 from headgate.lake.verify import TableVerdict, verify_table
 from headgate.model import TopicPartition
 from headgate.model.messages import (

@@ -11,7 +11,8 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from headgate.config.pipeline import Lake
 from headgate.lake.attempts import Attempt
-from headgate.lake.tables import create_table, open_catalog
+from headgate.lake.catalogs import open_catalog
+from headgate.lake.tables import create_table
 from tests.announcements import announce, spark_schema, write_file
 
 

@@ -13,10 +13,11 @@ from headgate.cli.main import app
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.errors import LakeError
+from headgate.lake.catalogs import open_catalog
 from headgate.lake.commit import TableCommitter
 from headgate.lake.compaction import compact
 from headgate.lake.ledger import read_ledger
-from headgate.lake.tables import open_catalog, table_location
+from headgate.lake.tables import table_location
 from headgate.lake.verify import verify_table
 from headgate.model import Range, TopicPartition
 from tests.announcements import announce, write_file

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka.admin import AdminClient
 from prometheus_client import REGISTRY
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
@@ -23,13 +23,16 @@ from typer.testing import CliRunner
 from headgate.cli.main import app
 from headgate.errors import LakeError
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import ensure_topics
 from headgate.kafka.java_programs import run_kafka_tool
+from headgate.kafka.offsets import group_offsets
+from headgate.lake.catalogs import open_catalog
 from headgate.lake.commit import TableCommitter
 from headgate.lake.committer import Committer
 from headgate.lake.ledger import LEDGER, decode_ledger, read_ledger, summary
 from headgate.lake.maintenance import expire_snapshots
 from headgate.lake.sweep import sweep_orphans
-from headgate.lake.tables import open_catalog, table_location
+from headgate.lake.tables import table_location
 from headgate.model import Announcement, Range, TopicPartition
 from headgate.model.messages import CommitRecord, LedgerState, Verdict
 from tests.announcements import announce, spark_schema, write_file
@@ -326,24 +329,101 @@ class HeldCatalog(SqlCatalog):
 
 
 def test_a_table_whose_commit_takes_long_holds_up_no_other(
-    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module in ("committer", "table_state"):
+        monkeypatch.setattr(f"headgate.lake.{module}.SLOW_S", 0.1)
     tables = [{"name": "lake.t"}, {"name": "lake.well"}]
     with PipelineRun(tmp_path, broker, spark, tables, {"t": 1}) as run:
         open_catalog(run.pipeline.lake)
         catalog = HeldCatalog("headgate", "lake.t", **run.pipeline.lake.catalog_properties)
-        slow, well = made(run, 0, 0, 2), made(run, 0, 0, 3, table="lake.well")
-        send(run, slow, well)
-        with ThreadPoolExecutor() as pool:
-            turn = pool.submit(Committer(run.pipeline, run.settings, catalog).turn)
-            try:
-                eventually(lambda: well.id in verdicts(run), "the other table's verdict")
-                assert slow.id not in verdicts(run)
-            finally:
-                catalog.may_go.set()
-            turn.result(60)
-        assert all(verdict.accepted for verdict in verdicts(run).values())
-        assert (ledger(run), ledger(run, "lake.well")) == ({0: 2}, {0: 3})
+        committer = Committer(run.pipeline, run.settings, catalog)
+        slow = made(run, 0, 0, 2)
+        send(run, slow)
+        try:
+            for at in range(3):
+                well = made(run, 0, at, at + 1, table="lake.well")
+                send(run, well)
+                eventually(lambda: has_verdict(run, committer, well), "the other table's verdict")  # noqa: B023
+            late = made(run, 0, 2, 3)
+            send(run, late)
+            assert "a commit has been under way for" in problem_told_by(committer, run, "lake.t", patience_s=0.2)
+            assert not {slow.id, late.id} & verdicts(run).keys()
+        finally:
+            catalog.may_go.set()
+        found = settle(run, committer, slow, late)
+        assert all(verdict.accepted for verdict in found.values())
+        assert (ledger(run), ledger(run, "lake.well")) == ({0: 3}, {0: 3})
+
+
+def has_verdict(run: PipelineRun, committer: Committer, announcement: Announcement) -> bool:
+    committer.turn(patience_s=0.2)
+    return announcement.id in verdicts(run)
+
+
+def test_a_new_committer_does_not_judge_again_what_tables_that_went_on_had_settled(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = [{"name": "lake.t"}, {"name": "lake.well"}]
+    with PipelineRun(tmp_path, broker, spark, tables, {"t": 1}, lake={"keep_snapshots": 2}) as run:
+        catalog, committer = open_catalog(run.pipeline.lake), Committer(run.pipeline, run.settings)
+        first = made(run, 0, 0, 4), made(run, 0, 0, 4, table="lake.well")
+        send(run, *first)
+        settle(run, committer, *first)
+        catalog.drop_table("lake.t")
+        lost = made(run, 0, 4, 5)
+        going_on = [made(run, 0, at, at + 1, table="lake.well") for at in range(4, 10)]
+        send(run, lost)
+        for announcement in going_on:  # more commits than are remembered
+            send(run, announcement)
+            settle(run, committer, announcement)
+        next_life, said_before = Committer(run.pipeline, run.settings), len(told(run))
+        newest = made(run, 0, 10, 11, table="lake.well")
+        send(run, newest)
+        assert settle(run, next_life, newest)[newest.id].accepted
+        assert {v.announcement_id for s in told(run)[said_before:] for v in s.verdicts} == {newest.id}
+
+
+def test_announcements_on_a_topic_that_was_made_anew_are_judged(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}) as run:
+        earlier = [made(run, 0, at, at + 1) for at in range(5)]
+        send(run, *earlier)
+        settle(run, Committer(run.pipeline, run.settings), *earlier)
+        admin, topic = AdminClient({"bootstrap.servers": broker.bootstrap}), run.names.announcements
+        admin.delete_topics([topic])[topic].result(30)
+        eventually(lambda: topic not in admin.list_topics(timeout=10).topics, "the topic is gone")
+        ensure_topics(admin, run.names, 1, 1)
+        later = made(run, 0, 5, 6)
+        send(run, later)
+        assert settle(run, Committer(run.pipeline, run.settings), later)[later.id].accepted
+
+
+def test_a_topic_that_is_gone_does_not_keep_the_group_s_offsets_from_following(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1, "gone": 1}) as run:
+        run.produce("t", [b"x"] * 4)
+        admin, gone = AdminClient({"bootstrap.servers": broker.bootstrap}), run.topic("gone")
+        of_gone = announce((gone, 0, 0, 1))
+        path = write_file(Path(table_location(run.pipeline.lake, "lake.t")) / "data/gone.parquet", of_gone.ranges)
+        of_gone = replace(of_gone, files=(path,))
+        send(run, of_gone)
+        settle(run, Committer(run.pipeline, run.settings), of_gone)
+        admin.delete_topics([gone])[gone].result(30)
+        eventually(lambda: gone not in admin.list_topics(timeout=10).topics, "the topic is gone")
+        later, committer = made(run, 0, 0, 4), Committer(run.pipeline, run.settings)
+        send(run, later)
+        settle(run, committer, later)
+        mine = TopicPartition(run.topic("t"), 0)
+
+        def mirrored() -> bool:
+            committer.turn()
+            return group_offsets(run.settings, run.pipeline.group, [mine]) == {mine: 4}
+
+        eventually(mirrored, "the group's offset")
+        assert "cannot mirror" not in caplog.text
 
 
 def test_a_table_that_is_gone_from_the_catalog_is_told_and_not_made_again_until_a_person_says_so(
@@ -377,11 +457,11 @@ def test_a_table_that_is_gone_from_the_catalog_is_told_and_not_made_again_until_
         assert ledger(run) == {0: 9}
 
 
-def problem_told_by(committer: Committer, run: PipelineRun, table: str) -> str:
+def problem_told_by(committer: Committer, run: PipelineRun, table: str, patience_s: float = 30.0) -> str:
     """Turns until it tells one."""
 
     def look() -> str:
-        committer.turn()
+        committer.turn(patience_s)
         words = [state for state in told(run) if state.table == table and state.committer == committer.name]
         return "".join(words[-1].problems) if words else ""
 

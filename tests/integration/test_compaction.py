@@ -31,13 +31,14 @@ from headgate.config.pipeline import Pipeline
 from headgate.config.table import REJECTED_SUFFIX, SKIPPED_SUFFIX
 from headgate.errors import LakeError
 from headgate.lake import compaction
+from headgate.lake.catalogs import open_catalog
 from headgate.lake.commit import TableCommitter
 from headgate.lake.compaction import REPLACED_TAG, Compaction, compact
 from headgate.lake.landing import LANDED_TAG
 from headgate.lake.ledger import LEDGER_TAG, ledger_snapshot, read_ledger
 from headgate.lake.maintenance import expire_snapshots
 from headgate.lake.sweep import sweep_orphans
-from headgate.lake.tables import create_table, open_catalog, table_location
+from headgate.lake.tables import create_table, table_location
 from headgate.lake.turns import CALL, GivingWay, Turns, ask_for_turn
 from headgate.lake.upkeep import Maintainer, maintain
 from headgate.lake.verify import verify_table

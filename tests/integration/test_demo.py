@@ -12,7 +12,7 @@ import pytest
 
 from headgate.config.loader import load_pipeline
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.lake.tables import open_catalog
+from headgate.lake.catalogs import open_catalog
 from tests.eventually import eventually
 
 

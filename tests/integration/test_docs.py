@@ -151,7 +151,7 @@ def test_calibrating_as_the_page_says_measures_and_then_writes(
     load = LoadGenerator(
         broker.bootstrap, {}, {unique: 2}, Steady.spread(partitions, 1e6), FixedSize(1000), pace=NoWaiting()
     )
-    load.run(count=1200)  # twelve batches
+    load.run(count=6000)  # sixty batches
     measure, write = marked("tune-and-calibrate.md")
     stranger.reads(measure)
     assert file.read_text() == as_written
@@ -161,6 +161,7 @@ def test_calibrating_as_the_page_says_measures_and_then_writes(
     assert policy.consumer_capacity_bytes_per_s == float(f"{policy.consumer_capacity_bytes_per_s:.2g}")
     assert file.read_text().splitlines()[:-1] == as_written.splitlines()[:-1]
     assert "max_sentinel_s: 20 s" in file.read_text()
+    assert not (stranger.folder / "home").exists()  # where the pipeline may be running
 
 
 def test_the_transform_of_the_page_does_what_the_page_says(

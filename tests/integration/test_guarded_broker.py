@@ -30,15 +30,19 @@ from headgate import jars
 from headgate.cli.main import app
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
+from headgate.controller.calibration import calibrate
 from headgate.controller.drain import lag_records
+from headgate.controller.measured import Calibration
 from headgate.controller.service import Service
 from headgate.controller.status import StatusReader
+from headgate.errors import HeadgateError
 from headgate.kafka.broker_process import Node, server_properties
 from headgate.kafka.java_programs import java_command
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FixedSize
-from headgate.lake.tables import open_catalog
+from headgate.kafka.offsets import group_offsets
+from headgate.lake.catalogs import open_catalog
 from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
 from headgate.simulation.workload_shapes import Steady
@@ -165,18 +169,26 @@ policy: {{consumer_capacity_bytes_per_s: 1 MB/s, packing_capacity_bytes_per_s: 8
     return file
 
 
+def partitions_of(topic: str) -> list[TopicPartition]:
+    return [TopicPartition(topic, n) for n in range(2)]
+
+
+def load_of(guarded: Guarded, topic: str) -> LoadGenerator:
+    spread = Steady.spread(partitions_of(topic), 1e5)
+    client = guarded.client("admin", "admin")
+    return LoadGenerator(guarded.bootstrap, client, {topic: 2}, spread, FixedSize(200), pace=NoWaiting())
+
+
 def test_a_pipeline_runs_on_a_broker_with_sasl_and_tls_with_all_its_clients(
     guarded: Guarded, spark: SparkSession, tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
     file = write_pipeline(tmp_path, guarded, unique)
     topic = f"{unique}-orders"
-    spread = Steady.spread([TopicPartition(topic, n) for n in range(2)], 1e5)
-    client = guarded.client("admin", "admin")
     admin = AdminClient(guarded.superuser)
     forever = {"retention.ms": "-1", "retention.bytes": "-1"}  # log directories must not shrink (L-9)
     admin.create_topics([NewTopic(topic, 2, 1, config=forever)])[topic].result(30)
-    LoadGenerator(guarded.bootstrap, client, {topic: 2}, spread, FixedSize(200), pace=NoWaiting()).run(count=500)
+    load_of(guarded, topic).run(count=500)
     guarded.allow_pipeline(unique, topic)
     refused = doctor(file)
     assert (refused["broker"], refused["topics"], refused["retention"]) == ("ok", "unknown", "unknown")
@@ -204,6 +216,39 @@ def test_a_pipeline_runs_on_a_broker_with_sasl_and_tls_with_all_its_clients(
     verdict = verify_table(spark, open_catalog(pipeline.lake), pipeline.tables[0])  # read by Spark's Java client
     assert (verdict.problems, verdict.rows) == ((), 500)
     assert PASSWORD not in "".join(p.read_text(errors="replace") for p in (tmp_path / "home").glob("*.log"))
+
+
+def test_a_pipeline_may_be_calibrated_that_may_run_and_delete_its_internal_topics(
+    guarded: Guarded, spark: SparkSession, tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
+    file = write_pipeline(tmp_path, guarded, unique)
+    topic = f"{unique}-orders"
+    load_of(guarded, topic).run(count=1200)  # twelve batches
+    guarded.allow_pipeline(unique, topic)
+    written = load_pipeline(file)
+    pipeline = written.model_copy(
+        update={"consumer": written.consumer.model_copy(update={"batch_bytes": 20_000, "max_uncommitted_cycles": 100})}
+    )
+
+    def measured() -> Calibration:
+        return calibrate(pipeline, tmp_path, 10, lambda: spark, lambda _: None, threading.Event())
+
+    with pytest.raises(HeadgateError, match=rf"allow Delete on topics that begin with __headgate\.{unique}\."):
+        measured()
+    guarded.allow(ResourceType.TOPIC, f"__headgate.{unique}.", AclOperation.DELETE, prefix=True)
+    before = scratch_topics(guarded, unique)
+    (one,) = measured().measured
+    assert one.bytes_per_s.mean > 0
+    assert scratch_topics(guarded, unique) == before
+    assert len(before) == 7  # of the first, which was not allowed to delete them
+    mirrored = group_offsets(librdkafka_settings(pipeline), pipeline.group, partitions_of(topic))
+    assert mirrored == {}  # the pipeline's group knows nothing of it
+
+
+def scratch_topics(guarded: Guarded, name: str) -> set[str]:
+    topics = AdminClient(guarded.superuser).list_topics(timeout=10).topics
+    return {topic for topic in topics if topic.startswith(f"__headgate.{name}.calibration-")}
 
 
 def doctor(file: Path) -> dict[str, str]:

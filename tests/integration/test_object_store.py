@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.lake.tables import open_catalog
+from headgate.lake.catalogs import open_catalog
 from headgate.lake.upkeep import maintain
 from tests.eventually import eventually
 from tests.integration.pipeline_harness import PipelineRun

@@ -23,7 +23,8 @@ from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FixedSize
 from headgate.kafka.load_topics import prepare_topics
 from headgate.kafka.offsets import GroupMirror
-from headgate.lake.tables import create_table, open_catalog
+from headgate.lake.catalogs import open_catalog
+from headgate.lake.tables import create_table
 from headgate.model import TopicPartition
 from headgate.model.messages import DecisionRecord
 from headgate.simulation.workload_shapes import Steady

@@ -33,8 +33,9 @@ from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
 from headgate.kafka.load_report import LoadReport
 from headgate.kafka.load_topics import prepare_topics
+from headgate.lake.catalogs import open_catalog
 from headgate.lake.ledger import read_ledger
-from headgate.lake.tables import load_table, open_catalog
+from headgate.lake.tables import load_table
 from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
 from headgate.model.messages import DecisionRecord
@@ -257,7 +258,9 @@ def test_calibration_measures_full_cycles_and_leaves_nothing_behind(
     pipeline = write_pipeline(tmp_path, broker.bootstrap, unique)
     smaller = pipeline.consumer.model_copy(update={"batch_bytes": 500_000})
     pipeline = pipeline.model_copy(update={"consumer": smaller})
-    result = calibrate(pipeline, 60, lambda: spark, lambda _: None, threading.Event())
+    result = calibrate(pipeline, tmp_path, 20, lambda: spark, lambda _: None, threading.Event())
+    assert result.warm_up is not None
+    assert result.warm_up.cycles > 12  # there are as many batches: they were read more than once
     (measured,) = result.measured  # one table and few partitions: the three layouts are the same
     assert measured.cycles >= 5
     assert measured.partitions == 4

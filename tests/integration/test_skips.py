@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from headgate.cli.main import app
 from headgate.controller.status import StatusReader
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.lake.catalogs import open_catalog
 from headgate.lake.maintenance import expire_snapshots
 from headgate.lake.skips import keep_skips
-from headgate.lake.tables import open_catalog
 from headgate.model import Skip, TopicPartition
 from headgate.model.messages import ConsumerState
 from tests.eventually import eventually
@@ -205,6 +205,8 @@ def test_a_topic_made_anew_while_nothing_ran_is_not_mistaken_for_the_old_one_unl
         assert problems(run) == ()
         again = CliRunner().invoke(app, ["maintain", str(tmp_path / "pipeline.yaml"), "--same-topic", name])
         assert again.output == f"lake.t: {name} was known already\n"
+        wrong = CliRunner().invoke(app, ["maintain", str(tmp_path / "pipeline.yaml"), "--same-topic", f"{name}-not"])
+        assert str(wrong.exception) == f"Kafka has no topic {name}-not; nothing was changed"
 
 
 def test_what_was_skipped_stays_on_record_when_its_snapshots_are_expired(

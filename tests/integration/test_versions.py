@@ -1,34 +1,53 @@
 """Parts of different versions of Headgate on one pipeline: who is outdated ends or is refused, and says so."""
 
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from headgate.cli.main import app
+from headgate.config.clients import librdkafka_settings
 from headgate.controller.assembly import channel_of, controller_of
 from headgate.controller.fleets import build_fleet
 from headgate.controller.machine import Controller
 from headgate.errors import Outdated
+from headgate.kafka.channel import Outbox
 from headgate.kafka.codec import VERSION, encode
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.model.messages import ConsumerState, ControllerState, DecisionRecord, StateQuery
-from tests.announcements import announce
+from headgate.kafka.internal_topics import Topics, ensure_topics
+from headgate.lake.catalogs import open_catalog
+from headgate.lake.committer import Committer
+from headgate.model.messages import ConsumerState, ControllerState, DecisionRecord, LedgerState, StateQuery
+from tests.announcements import announce, write_file
 from tests.eventually import eventually
 from tests.integration.pipeline_harness import PipelineRun
+from tests.integration.test_service import write_pipeline
 
 TABLES = [{"name": "lake.t"}]
 
 
-def send_as(run: PipelineRun, version: int, sender: str, topic: str, message: Any, partition: int = 0) -> None:
+def send_as(
+    run: PipelineRun | EmbeddedKafka,
+    version: int,
+    sender: str,
+    topic: str,
+    message: Any,
+    partition: int = 0,
+    key: str | None = None,
+) -> None:
     """What a part of another version would write: the same headers, its version, and a body nobody here can read."""
     value, headers = encode(message, sender)
     written = {**dict(headers), "version": str(version).encode(), "schema": b"?" * 16, "release": b"9.9"}
     producer = Producer({"bootstrap.servers": run.bootstrap, "log_level": 2})
-    producer.produce(topic, value=value + b"more", partition=partition, headers=list(written.items()))
+    producer.produce(topic, value=value + b"more", key=key, partition=partition, headers=list(written.items()))
     assert producer.flush(30) == 0
 
 
@@ -92,3 +111,53 @@ def test_an_old_committer_ends_rather_than_pass_over_announcements_it_cannot_rea
         failure, committer.failure = committer.failure, None
         assert isinstance(failure, Outdated)
         assert "consumer 1 of Headgate 9.9" in str(failure)
+
+
+def test_decisions_of_an_older_release_are_counted_and_not_said_to_be_none(
+    broker: EmbeddedKafka, tmp_path: Path, unique: str
+) -> None:
+    pipeline, file = write_pipeline(tmp_path, broker.bootstrap, unique), str(tmp_path / "pipeline.yaml")
+    topics = Topics(pipeline.name)
+    ensure_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), topics, replication=1, consumers=1)
+    decided = DecisionRecord(
+        int(1000 * time.time()), 1, 1, "overload", "why", "applied", 1, 2, 1, 0, 0, (), (), (), (), ()
+    )
+    for _ in range(2):
+        send_as(broker, VERSION - 1, "the controller", topics.decisions, decided)
+    said = "2 records of its journal are of another release of Headgate, whose messages this one does not read"
+    none = CliRunner().invoke(app, ["explain", file])
+    assert str(none.exception) == f"no decision of pipeline {pipeline.name} can be read: {said}"
+    assert "2 decisions of another release" in CliRunner().invoke(app, ["status", file, "--once"]).output
+
+    outbox = Outbox(librdkafka_settings(pipeline))
+    outbox.send(topics.decisions, decided)
+    outbox.flush()
+    one = CliRunner().invoke(app, ["explain", file, "--last", "3"])
+    assert one.stderr == f"1 decision instead of 3: the journal holds no more; {said}\n"
+    assert CliRunner().invoke(app, ["explain", file, "--last", "1"]).stderr == ""
+
+
+def test_a_table_that_is_gone_after_an_upgrade_is_not_made_again_until_a_person_says_so(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headgate.kafka.channel.AT_WORK_S", 0.0)  # the older release was stopped long ago
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}) as run:
+        words = LedgerState("lake.t", 0, "an older one", 7, 1, True, (), (), 0)
+        send_as(run, VERSION - 1, "the committer", run.names.ledger, words, key="lake.t")
+        path = tmp_path / "warehouse/lake/t/data/first.parquet"
+        first = announce((run.topic("t"), 0, 0, 2))
+        first = replace(first, files=(write_file(path, first.ranges),))
+        run.outbox.send(run.names.announcements, first)
+        run.outbox.flush()
+        committer = Committer(run.pipeline, run.settings)
+        committer.turn()
+        assert not open_catalog(run.pipeline.lake).table_exists("lake.t")
+
+        told = CliRunner().invoke(app, ["maintain", str(tmp_path / "pipeline.yaml"), "--begin-anew", "lake.t"])
+        assert told.output == "lake.t: begins anew, at the earliest records\n"
+        eventually(lambda: _is_made(run), "the table")
+
+
+def _is_made(run: PipelineRun) -> bool:
+    Committer(run.pipeline, run.settings).turn()
+    return open_catalog(run.pipeline.lake).table_exists("lake.t")

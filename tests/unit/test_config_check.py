@@ -178,3 +178,16 @@ def test_exit_code_is_0_when_nothing_stands_in_the_way(tmp_path: Path) -> None:
     result = run(tmp_path, GOOD, "--offline")
     assert result.exit_code == 0, result.stdout
     assert result.stdout.splitlines()[-1] == f"{tmp_path}/pipeline.yaml: nothing stands in the way"
+
+
+def test_a_home_that_cannot_be_used_fails_once_for_each_check_and_is_ok_for_none(tmp_path: Path) -> None:
+    found = findings(tmp_path, GOOD + "home: /dev/null/x\n")
+    assert of("catalog", found) == [(Status.failed, "/dev/null/x is not writable: Not a directory (/dev/null)")]
+    assert of("table", found) == []
+
+
+def test_a_home_that_cannot_be_looked_at_is_a_failed_check(tmp_path: Path) -> None:
+    hidden = tmp_path / ("x" * 300)  # like a folder of somebody else's, which root could look at
+    ((status, message),) = of("catalog", findings(tmp_path, GOOD + f"home: {hidden}/home\n"))
+    assert status is Status.failed
+    assert "is not writable: File name too long" in message

@@ -76,6 +76,23 @@ def test_every_make_target_in_a_block_is_in_the_makefile() -> None:
             assert asked <= targets, f"{block.place}: {command}"
 
 
+def test_how_long_the_demo_takes_is_said_alike_everywhere() -> None:
+    """Three minutes of load, and the time to start and to count."""
+    readme, makefile = (ROOT / "README.md").read_text(), (ROOT / "Makefile").read_text()
+    said = (
+        *re.findall(r"^\$ make demo .*$", readme, flags=re.MULTILINE),
+        *re.findall(r"^demo: .*$", makefile, flags=re.MULTILINE),
+        str(app.info.help),
+    )
+    assert len(said) == 3
+    assert ["about four minutes" in text for text in said] == [True] * 3
+
+
+def test_no_example_serves_metrics_on_the_port_of_another_exporter() -> None:
+    ports = [port for page in pages() for port in re.findall(r"metrics_port: (?:\$\{\w+:-)?(\d+)", page.read_text())]
+    assert set(ports) == {"9464"}, "9100 is node_exporter's"
+
+
 def test_commands_stand_in_blocks_that_are_checked() -> None:
     for page in pages():
         assert not re.search(r"^ {4,}(\$ )?(\.venv/bin/)?headgate ", prose(page), flags=re.MULTILINE), page

@@ -9,11 +9,12 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from headgate.cli.explain import lines, moment_s
+from headgate.cli.explain import left_out, lines, moment_s
 from headgate.cli.main import app
 from headgate.cli.run import sentence
-from headgate.cli.view import _decisions
-from headgate.controller.explaining import Explanation, moment, newest, triggered_ms
+from headgate.cli.view import _decisions, render
+from headgate.controller.explaining import Answer, Explanation, moment, newest, triggered_ms
+from headgate.controller.status import PipelineStatus
 from headgate.model.messages import (
     CommitRecord,
     ConsumerCapacity,
@@ -92,6 +93,32 @@ def test_moves_alternatives_and_times_are_all_told() -> None:
     for part in ("consumer 1 gets 240 kB/s", "keep: it would stay overloaded", "needed_consumers 2", "started 2",
                  "a-3 1 → 2", "a-4 – → 1", "t1 measure 30.0 s", "t3 consumers ready 4.0 s"):  # fmt: skip
         assert part in text
+
+
+def test_why_there_are_fewer_decisions_than_asked_for_is_said_in_one_line() -> None:
+    one = Explanation(decision(NOON_MS), moment(NOON_MS, [], []), ())
+    other = "of another release of Headgate, whose messages this one does not read"
+    assert left_out(Answer((one, one), 0), 2, True, False) == ""
+    assert left_out(Answer((one, one), 7), 2, True, False) == "", "they are older than what was asked for"
+    assert left_out(Answer((one,), 0), 2, True, True) == "1 decision instead of 2: the journal holds no more up to then"
+    assert left_out(Answer((one,), 1), 3, False, False) == f"1 record of its journal is {other}"
+    assert left_out(Answer((one,), 1), 1, False, True) == f"1 record of its journal is {other}"
+    assert left_out(Answer((one,), 1234), 2, True, False) == (
+        f"1 decision instead of 2: the journal holds no more; 1,234 records of its journal are {other}"
+    )
+
+
+def test_status_says_that_decisions_are_of_another_release_where_it_can_show_none() -> None:
+    def text(unread: int, *decisions: DecisionRecord) -> str:
+        status = PipelineStatus(0.0, None, (), (), None, None, None, 0, 0, 0, 0, 0, None, None, unread_decisions=unread)
+        console = Console(width=200, record=True, file=io.StringIO())
+        console.print(render(status, decisions))
+        return console.export_text()
+
+    said = "of another release of Headgate are not shown"
+    assert f"12 decisions {said}" in text(12)
+    assert said not in text(0)
+    assert said not in text(12, decision(NOON_MS, moved=1))
 
 
 def test_times_are_read_as_utc_or_as_long_ago() -> None:

@@ -27,7 +27,7 @@ from headgate.controller.health_values import (
 from headgate.kafka.channel import Received
 from headgate.kafka.codec import Origin
 from headgate.model import TopicPartition
-from headgate.model.messages import ConsumerLeft, ConsumerState, ControllerState
+from headgate.model.messages import ConsumerCapacity, ConsumerLeft, ConsumerState, ControllerState
 
 NOW_MS = 1_772_366_400_000
 HOUR_MS = 3_600_000
@@ -47,7 +47,9 @@ KAFKA = KafkaFacts(
     partitions=(PartitionFacts(A0, 0, 100, 100), PartitionFacts(A1, 5, 50, 40, NOW_MS - HOUR_MS)),
     astray=(),
     rates=((A0, 1e6), (A1, 1.9e6)),
+    measured_ms=NOW_MS - 1000,
     capacity_bytes_per_s=2e6,
+    measured_capacities_bytes_per_s=(),
     voices=EVERYBODY,
     refused=(),
     recent_rows=10_000,
@@ -94,6 +96,8 @@ def test_a_pipeline_that_is_well_passes_every_check_and_needs_no_advice() -> Non
         ("rejected", {"recent_rows": 90, "recent_rejected": 10}, "fail", "10.00%"),
         ("rejected", {"recent_rows": 0, "recent_rejected": 0}, "ok", "0 of 0"),
         ("hot", {"rates": ((A0, 1e6), (A1, 2.1e6))}, "fail", "a-1 at 2.1 MB/s"),
+        ("hot", {"measured_capacities_bytes_per_s": (1.2e6, 2.4e6)}, "ok", "2 MB/s (measured 1.2 MB/s to 2.4 MB/s)"),
+        ("hot", {"measured_capacities_bytes_per_s": (3e6,)}, "ok", "1.9 MB/s, one consumer 2 MB/s (measured 3 MB/s)"),
         ("parts", {"has_run": False, "voices": ()}, "warn", "never run"),
         ("parts", {"voices": EVERYBODY[:2]}, "fail", "never heard: the monitor, the controller"),
         ("parts", {"voices": (*EVERYBODY[1:], voice("consumer 1", 40_000))}, "fail", "consumer 1 40 s ago"),
@@ -112,6 +116,27 @@ def test_what_is_wrong_in_kafka_is_told_with_evidence_and_advice(
     found = verdict(check, replace(KAFKA, **change))
     assert (found.verdict, bool(found.advice)) == (expected, expected != "ok")
     assert evidence in found.evidence
+
+
+def test_what_the_committer_reports_is_on_the_page_that_is_pointed_to() -> None:
+    advice = verdict("committer", replace(KAFKA, problems=("lake.t: topic a was deleted and made anew",))).advice
+    page = Path(__file__).parents[2] / advice.split()[0]
+    assert "was deleted and made anew" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("change", "evidence"),
+    [
+        ({"measured_ms": None, "rates": ()}, "no write rates are known"),
+        ({"rates": ()}, "no write rates are known"),
+        ({"measured_ms": NOW_MS - 61_000}, "write rates were last measured 61 s ago"),
+    ],
+)
+def test_nobody_knows_whether_a_partition_is_hot_that_was_not_measured_lately(
+    change: dict[str, Any], evidence: str
+) -> None:
+    found = verdict("hot", replace(KAFKA, **change))
+    assert (found.verdict, found.evidence) == (Verdict.unknown, evidence)
 
 
 @pytest.mark.parametrize(
@@ -263,3 +288,12 @@ def test_the_last_word_of_everybody_counts_and_who_said_good_bye_is_gone() -> No
         word(ControllerState(1, 15, 0, "Sentinel", 1), 16),
     ]
     assert voices(heard) == (Voice("consumer 1", 20, 21, "1.0"), Voice("the controller", 15, 16, "1.0"))
+
+
+def test_capacities_are_those_that_the_controller_told_last_of_consumers_that_measured_theirs() -> None:
+    def beat(*measured: float) -> Received:
+        capacities = tuple(ConsumerCapacity(n, one, 2e6) for n, one in enumerate(measured, 1))
+        return Received("control", 0, 0, ControllerState(1, 0, 0, "Sentinel", 1, capacities=capacities))
+
+    assert health_facts._measured_capacities([beat(9e6), beat(0.0, 1e6, 3e6)]) == (1e6, 3e6)
+    assert health_facts._measured_capacities([]) == ()

@@ -18,7 +18,7 @@ from headgate.lake.latency import (
     share_within,
     weighted_quantile,
 )
-from headgate.model import CycleStats
+from headgate.model import CycleStats, Skip, TopicPartition
 from headgate.model.ledger import Ledger
 from tests.announcements import announce
 
@@ -105,6 +105,17 @@ def test_what_alerts_compare_over_time_is_there_before_the_first_commit() -> Non
     """What Kafka took while the pipeline was down is in its first commit: no alert if the counter begins with it."""
     table = f"lake.begun{next(_tables)}"
     show_start(table)
-    counters = ["commits", "commit_conflicts", "announcements_refused", "rows", "rejected_records", "skipped_offsets"]
+    counters = ["commits", "commit_conflicts", "announcements_refused", "rows", "rejected_records"]
     names = [*(f"{counter}_total" for counter in (*counters, "late_records")), "latency_seconds_count"]
     assert {REGISTRY.get_sample_value(f"headgate_{name}", {"table": table}) for name in names} == {0}
+    skipped = [{"table": table, "reason": reason} for reason in ("retention", "gap")]
+    assert {REGISTRY.get_sample_value("headgate_skipped_offsets_total", labels) for labels in skipped} == {0}
+
+
+def test_what_retention_took_is_counted_apart_from_gaps_in_which_nothing_was() -> None:
+    table, partition = f"lake.skipped{next(_tables)}", TopicPartition("t", 0)
+    skips = (Skip(partition, 0, 5, 5, "retention"), Skip(partition, 7, 8, 1, "gap"), Skip(partition, 9, 12, 2, "gap"))
+    announcements = tuple(announce(("t", 0, 0, 20), skips=some) for some in (skips[:2], skips[2:]))
+    report("c", table, CommitResult(Ledger(), 1, True, announcements), 10_000_000, Slo())
+    assert shown("headgate_skipped_offsets_total", table, reason="retention") == 5
+    assert shown("headgate_skipped_offsets_total", table, reason="gap") == 3

@@ -71,6 +71,25 @@ def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
         assert rule["annotations"].keys() == {"summary", "description"}
 
 
+def test_the_operators_page_explains_every_alert_and_no_other() -> None:
+    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    explained = re.findall(r"^\| `(Headgate\w+)` \| .{20,} \| .{20,} \|$", page, flags=re.MULTILINE)
+    assert sorted(explained) == sorted(rule["alert"] for rule in rules())
+
+
+def test_gaps_of_compaction_and_transactions_are_no_alert() -> None:
+    (rule,) = (rule for rule in rules() if rule["alert"] == "HeadgateSkipping")
+    assert set(re.findall(r"headgate_\w+\{[^}]*\}", rule["expr"])) == {
+        'headgate_skipped_offsets_total{reason="retention"}'
+    }
+
+
+def test_an_alert_of_a_tables_problem_points_to_the_page_that_names_them() -> None:
+    (rule,) = (rule for rule in rules() if rule["alert"] == "HeadgateTableProblem")
+    (page,) = re.findall(r"docs/[\w-]+\.md", rule["annotations"]["description"])
+    assert "was deleted and made anew" in (ROOT / page).read_text(encoding="utf-8")
+
+
 def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
     assert len({panel["id"] for panel in panels()}) == len(panels())
     taken: set[tuple[int, int]] = set()

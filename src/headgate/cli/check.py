@@ -3,6 +3,7 @@
 import inspect
 import json
 import logging
+import os
 import tempfile
 import threading
 import time
@@ -153,7 +154,8 @@ def _with_spark(pipeline: Pipeline) -> Iterator[Finding]:
     from headgate.consumer.spark import start_session
 
     with tempfile.TemporaryDirectory(prefix="headgate-check-") as folder:
-        session = start_session("local[1]", Path(folder), python_path=pipeline.folder)
+        conf = pipeline.consumer.spark.conf  # what transforms need may be in it: jars, catalogs
+        session = start_session("local[1]", Path(folder), conf=conf, python_path=pipeline.folder)
         try:
             for table in pipeline.tables:
                 try:
@@ -192,8 +194,9 @@ def _warehouse(pipeline: Pipeline, offline: bool) -> Iterator[Finding]:
 
 def _writable_folder(check: str, folder: Path) -> Finding:
     """Tries to write where the folder is or, if it does not exist yet, where it would be created; leaves nothing."""
-    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    existing = folder
     try:
+        existing = next(place for place in (folder, *folder.parents) if place.exists())
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
@@ -216,8 +219,11 @@ def _catalog(pipeline: Pipeline, offline: bool) -> Iterator[Finding]:
     properties = dict(lake.catalog_properties)
     uri = properties.get("uri", "")
     sqlite = Path(uri.removeprefix(_SQLITE)) if uri.startswith(_SQLITE) else None
-    if sqlite is not None and not sqlite.exists():
-        yield _writable_folder("catalog", sqlite.parent)
+    if sqlite is not None and not os.path.exists(sqlite):  # `Path.exists` may raise; the next line says why
+        place = _writable_folder("catalog", sqlite.parent)
+        yield place
+        if place.status is not Status.ok:
+            return
         properties["uri"] = f"{_SQLITE}:memory:"  # tries the other properties; checking must not create the file
     elif offline and sqlite is None:
         yield Finding("catalog", Status.skipped, f"{lake.catalog_name}: not asked (--offline)")

@@ -1,4 +1,4 @@
-"""`headgate demo`: the whole thing on this machine, in three minutes, ending with proof."""
+"""`headgate demo`: the whole thing on this machine, in about four minutes, ending with proof."""
 
 import os
 import shutil
@@ -284,7 +284,7 @@ def _drain(look: Callable[[str], object], pipeline: "Pipeline", load: _Load, fai
 def _verify(session: Callable[[], object], pipeline: "Pipeline") -> "list[TableVerdict]":
     from pyspark.sql import SparkSession
 
-    from headgate.lake.tables import open_catalog
+    from headgate.lake.catalogs import open_catalog
     from headgate.lake.verify import verify_table
 
     spark = session()

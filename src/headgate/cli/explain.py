@@ -20,7 +20,7 @@ from headgate.cli.status import check_it_ran
 from headgate.cli.view import rate, seconds
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
-from headgate.controller.explaining import MOST, Explainer, Explanation, Moment, triggered_ms
+from headgate.controller.explaining import MOST, Answer, Explainer, Explanation, Moment, triggered_ms
 from headgate.errors import HeadgateError
 from headgate.kafka.internal_topics import Topics
 from headgate.model.messages import DecisionRecord
@@ -58,15 +58,17 @@ def explain(
     check_it_ran(pipeline)
     explainer = Explainer(librdkafka_settings(pipeline), Topics(pipeline.name))
     count = last or (3 if at is None else 1)
-    found = explainer.explain(count, None if at_s is None else 1000 * at_s, 1000 * now_s)
-    if last is not None and 0 < len(found) < last:
-        held = "1 decision" if len(found) == 1 else f"{len(found)} decisions"
-        typer.echo(f"{held} instead of {last}: the journal holds no more{' up to then' if at else ''}", err=True)
+    answer = explainer.explain(count, None if at_s is None else 1000 * at_s, 1000 * now_s)
+    found = answer.explained
+    if (found or output is Output.json) and (said := left_out(answer, count, last is not None, at is not None)):
+        typer.echo(said, err=True)
     if output is Output.json:
         typer.echo(json.dumps([as_json(one) for one in found], indent=2))
         return
     if not found:
         when = "" if at_s is None else f" up to {_clock(round(1000 * at_s))}"
+        if answer.unread:
+            raise HeadgateError(f"no decision of pipeline {pipeline.name}{when} can be read: {_unread(answer.unread)}")
         raise HeadgateError(
             f"pipeline {pipeline.name} took no decision{when} that its journal still holds: a controller decides once "
             f"there is something to change; see what it does now with: headgate status FILE --once"
@@ -76,6 +78,23 @@ def explain(
         for line in lines(one):
             console.print(line, highlight=False, soft_wrap=True)
         console.print()
+
+
+def left_out(answer: Answer, count: int, is_asked: bool, is_past: bool) -> str:
+    """Why there may be less than somebody expects; nothing if the newest decisions are all there."""
+    found = len(answer.explained)
+    parts = []
+    if is_asked and 0 < found < count:
+        held = "1 decision" if found == 1 else f"{found} decisions"
+        parts.append(f"{held} instead of {count}: the journal holds no more{' up to then' if is_past else ''}")
+    if answer.unread and (found < count or is_past):
+        parts.append(_unread(answer.unread))
+    return "; ".join(parts)
+
+
+def _unread(records: int) -> str:
+    counted = "1 record of its journal is" if records == 1 else f"{records:,} records of its journal are"
+    return f"{counted} of another release of Headgate, whose messages this one does not read"
 
 
 def moment_s(text: str, now_s: float) -> float:

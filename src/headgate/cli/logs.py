@@ -12,6 +12,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+from headgate.home_folder import using
 from headgate.log_files import BoundedLog
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -94,8 +95,9 @@ def log_to(
     """
     handlers: list[logging.Handler] = [logging.NullHandler()]  # without any, Python prints warnings itself
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(BoundedLog(file))
+        with using(file.parent):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            handlers.append(BoundedLog(file))
     if terminal or (log_format is LogFormat.json and file is not None):
         handlers.append(logging.StreamHandler())
     elif troubles:

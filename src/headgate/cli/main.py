@@ -34,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="""Elastic, exactly-once ingestion from Kafka to Apache Iceberg on PySpark.
 
-Start here: [bold]headgate demo[/] shows everything on this machine in three minutes. \
+Start here: [bold]headgate demo[/] shows everything on this machine in about four minutes. \
 Then copy examples/pipeline.yaml, [bold]headgate check[/] it, and [bold]headgate run[/] it against your own Kafka.""",
 )
 app.command(rich_help_panel="Ingest")(demo.demo)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,7 @@ from rich.progress import Progress
 
 from headgate.cli.logs import log_to
 from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
-from headgate.errors import ConfigError, LakeError
+from headgate.errors import ConfigError, KafkaUnavailable, LakeError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -22,12 +23,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MOST_LISTED = 50
+_BROKER_DEADLINE_S = 15.0
+_NO_TABLES = "None of the pipeline's tables is there yet."
 
 
 def maintain(
     file: PipelineArgument = None,
+    home: Annotated[Path | None, typer.Option(help="Instead of FILE: a folder that `demo --home` kept.")] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", "--remove", help="Really do it; otherwise it is only said what would be done.")
+        bool,
+        typer.Option("--apply", "--remove", help="Really do the upkeep; otherwise it is only said what would be done."),
     ] = False,
     same_topic: Annotated[
         list[str] | None,
@@ -61,16 +66,27 @@ def maintain(
     Expires snapshots beyond lake.keep_snapshots and lake.keep_snapshots_s (never the one with the ledger); joins small
     files to ones of lake.target_file_bytes, in snapshots that change no row; and deletes files that no snapshot refers
     to and that are older than lake.orphan_age_s: what killed consumers, refused announcements and compaction leave
-    behind. Without --apply nothing is changed. lake.maintain_every_s does the same on a schedule.
+    behind. Upkeep changes nothing without --apply. lake.maintain_every_s does the same on a schedule.
+
+    --same-topic, --begin-anew and --forget-lost-rejects are a person's word on what the committer cannot know. Each
+    acts at once, stands alone, and does no upkeep.
     """
     from headgate.config.loader import load_pipeline
-    from headgate.lake.tables import load_table, open_catalog
+    from headgate.lake.catalogs import is_unmade, open_catalog
+    from headgate.lake.tables import load_table
     from headgate.lake.upkeep import rehearse, upkeep_tables
 
-    pipeline = load_pipeline(find_pipeline(file, None))
+    if sum(map(bool, (same_topic, begin_anew, forget_lost_rejects, apply))) > 1:
+        raise ConfigError(
+            "--same-topic, --begin-anew and --forget-lost-rejects act at once and alone: give one, and without --apply"
+        )
+    pipeline = load_pipeline(find_pipeline(file, home))
     log_to(None)
-    catalog = open_catalog(pipeline.lake)
     console = Console(highlight=False, soft_wrap=True)
+    if not (same_topic or begin_anew or forget_lost_rejects or apply) and is_unmade(pipeline.lake):
+        console.print(_NO_TABLES)
+        return
+    catalog = open_catalog(pipeline.lake)
     if same_topic:
         _accept(pipeline, catalog, same_topic, console)
         return
@@ -91,7 +107,7 @@ def maintain(
 
     _each("upkeep", upkeep_tables(pipeline), keep_up, pipeline, console)
     if not there:
-        console.print("None of the pipeline's tables is there yet.")
+        console.print(_NO_TABLES)
     elif not apply:
         console.print("Nothing was changed; --apply does it.")
 
@@ -146,12 +162,16 @@ def _accept(pipeline: "Pipeline", catalog: "Catalog", topics: list[str], console
     from confluent_kafka.admin import AdminClient
 
     from headgate.config.clients import librdkafka_settings
-    from headgate.kafka.offsets import topic_ids
+    from headgate.kafka.offsets import partitions_where, topic_ids
     from headgate.lake.commit import TableCommitter
 
-    ids = topic_ids(AdminClient(dict(librdkafka_settings(pipeline))), topics)
-    if unknown := [topic for topic in topics if topic not in ids]:
-        raise ConfigError(f"{', '.join(unknown)}: not there, or the broker did not answer; nothing was changed")
+    admin = AdminClient(dict(librdkafka_settings(pipeline)))
+    there = {p.topic for p in partitions_where(admin, lambda topic: topic in topics, _BROKER_DEADLINE_S)}
+    if unknown := [topic for topic in topics if topic not in there]:
+        raise ConfigError(f"Kafka has no topic {', '.join(unknown)}; nothing was changed")
+    ids = topic_ids(admin, topics, _BROKER_DEADLINE_S).known
+    if unnamed := [topic for topic in topics if topic not in ids]:
+        raise KafkaUnavailable(f"the brokers gave no id of {', '.join(unnamed)}; nothing was changed, try again")
     tables = {table.name: table for table in pipeline.tables if any(table.matches(topic) for topic in topics)}
 
     def accept(name: str) -> None:

@@ -26,7 +26,7 @@ _HEAD = """\
 
 <!-- Written by headgate.cli.metrics_reference from the code; change the texts there. -->
 
-`metrics_port: 9100` in the pipeline file serves Prometheus metrics on loopback from the `run` process. Consumers of a
+`metrics_port: 9464` in the pipeline file serves Prometheus metrics on loopback from the `run` process. Consumers of a
 fleet of processes serve theirs on free ports; all write where to `<home>/metrics/*.json`, which Prometheus reads
 ([how](operate.md#metrics-dashboard-alerts-logs)). `headgate consumer --metrics-port` is for consumers elsewhere. Times
 are in seconds and sizes in bytes; names ending in `_total` only grow, and begin again at 0 when the process does;

@@ -63,7 +63,8 @@ def run(
     signal.signal(signal.SIGINT, asked_to_stop)
     service = Service(pipeline, chosen, dry_run)
     service.start()
-    collect_seldom()
+    if {"monitor", "controller"} & set(chosen):
+        collect_seldom()
     doing = "dry run: decisions are printed and not acted on" if dry_run else f"{', '.join(chosen)} running"
     console.print(f"[bold]{pipeline.name}[/]: {doing}; log in {pipeline.home / 'headgate.log'}; Ctrl-C ends it.")
     try:

@@ -29,7 +29,7 @@ def verify(
     from headgate import jars
     from headgate.config.loader import load_pipeline
     from headgate.consumer.spark import start_session
-    from headgate.lake.tables import open_catalog
+    from headgate.lake.catalogs import open_catalog
     from headgate.lake.verify import verify_table
 
     pipeline = load_pipeline(find_pipeline(file, home))

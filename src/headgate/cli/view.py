@@ -29,6 +29,8 @@ def render(status: PipelineStatus, decisions: Sequence[DecisionRecord] = (), tit
     shown = [d for d in decisions if d.moved or d.created or d.deleted or d.alerts][-4:]
     if shown:
         parts.append(_decisions(shown))
+    elif status.unread_decisions:
+        parts.append(Text(f"{status.unread_decisions} decisions of another release of Headgate are not shown", "dim"))
     return Panel(Group(*parts), title=title or None, title_align="left")
 
 

@@ -35,7 +35,8 @@ class Spark(Section):
     conf: dict[str, Setting] = Field(
         default={},
         description="Spark settings passed to the session, on top of Headgate's; with remote only spark.sql.* ones. "
-        "The time zone stays UTC and timestamps microseconds, as Iceberg's are. Default: none.",
+        "Jars in spark.jars and spark.driver.extraClassPath and options in spark.driver.extraJavaOptions are added to "
+        "Headgate's. The time zone stays UTC and timestamps microseconds, as Iceberg's are. Default: none.",
     )
 
     @field_validator("conf")

@@ -70,11 +70,13 @@ class Cycles:
         self.id = consumer_id
         self.incarnation = incarnation
         self.number = 0
-        self.owned: frozenset[TopicPartition] = frozenset()
         self.called = False
         """A command waits until nothing is under way any more; so nothing more is begun."""
         self.accounts = Accounts(pipeline, consumer_id)
         self._pipeline = pipeline
+        self._mine: dict[str, tuple[TopicPartition, ...]] = {}
+        """Of the owned partitions, those that each table takes."""
+        self.owned = frozenset()
         self._settings = pipeline.consumer
         self._topics = Topics(pipeline.name)
         self._positions = positions
@@ -99,6 +101,18 @@ class Cycles:
     def warm_up(self) -> None:
         for job in self._jobs.values():
             job.warm_up(f"warm-up-{self.incarnation}")
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        return self._owned
+
+    @owned.setter
+    def owned(self, partitions: frozenset[TopicPartition]) -> None:
+        topics = {p.topic for p in partitions}
+        for table in self._pipeline.tables:
+            matching = set(filter(table.matches, topics))
+            self._mine[table.name] = tuple(p for p in partitions if p.topic in matching)
+        self._owned = partitions
 
     @property
     def are_under_way(self) -> bool:
@@ -240,7 +254,7 @@ class Cycles:
     def _announce_missing_tables(self) -> None:
         """A table that does not exist yet is announced empty, so that it is there before its first record."""
         for table in self._pipeline.tables:
-            mine = any(table.matches(p.topic) for p in self.owned)
+            mine = bool(self._mine[table.name])
             quiet = self._positions.unsettled(table.name) < self._patience.in_flight(table.name, 1)
             if mine and quiet and self._positions.exists(table.name) is False:
                 stem = f"{self.id:05d}-{self.incarnation}-schema"
@@ -264,8 +278,7 @@ class Cycles:
         for table in self._pipeline.tables:
             ahead = self._positions.unsettled(table.name) + sum(table.name in c.running for c in self._under_way)
             if ahead < self._patience.in_flight(table.name, self._settings.max_uncommitted_cycles):
-                owned = [p for p in self.owned if table.matches(p.topic)]
-                reading[table.name] = self._positions.reading(table.name, owned)
+                reading[table.name] = self._positions.reading(table.name, self._mine[table.name])
         return reading
 
     def _announce(

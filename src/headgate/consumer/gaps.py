@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from headgate.model import Range, Skip, TopicPartition
+from headgate.model.announcement import GAP
 
 _EXACT_SKIPS = 20
 
@@ -41,5 +42,5 @@ def _of_range(read: Range, edge: Any, inner: Sequence[tuple[int, int]]) -> list[
     if missing == 0:
         return []
     if sum(end - start for start, end in found) != missing or len(found) > _EXACT_SKIPS:
-        return [Skip(read.partition, read.start, read.end, missing, "gap")]
-    return [Skip(read.partition, start, end, end - start, "gap") for start, end in found]
+        return [Skip(read.partition, read.start, read.end, missing, GAP)]
+    return [Skip(read.partition, start, end, end - start, GAP) for start, end in found]

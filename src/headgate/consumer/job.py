@@ -22,7 +22,7 @@ from headgate.consumer.files import Warehouse
 from headgate.consumer.gaps import gaps
 from headgate.consumer.isolate import isolate
 from headgate.consumer.query import BadRecord, TableQuery
-from headgate.consumer.spark import reason, workers_have_headgate
+from headgate.consumer.spark import local_folders, reason, what_is_gone, workers_have_headgate
 from headgate.consumer.standing import Seen, StandingQuery
 from headgate.errors import ConsumerError, SparkLost
 from headgate.lake.latency import QUANTILE_POINTS, merge_points
@@ -65,6 +65,7 @@ class TableJob:
         self._size_turns = counting.SizeTurns()
         self._bytes_per_record = 0.0
         self._cores = _cores(spark)
+        self._local_folders = local_folders(spark)
         self._drops_observations = False
         self._standing = None
         if pipeline.consumer.reader != "connector" and workers_have_headgate(spark):
@@ -103,7 +104,11 @@ class TableJob:
             result = self._tolerant(chosen, stem)
         except (Py4JNetworkError, ConnectionError) as error:
             raise SparkLost(f"Spark does not answer any more: {reason(error)}") from error
-        except (PySparkException, Py4JError, OSError) as error:
+        except (ConsumerError, PySparkException, Py4JError, OSError) as error:
+            if gone := what_is_gone(self._local_folders):
+                raise SparkLost(gone) from error
+            if isinstance(error, ConsumerError):
+                raise
             raise ConsumerError(f"table {self._table.name}: {reason(error)}") from error
         if self._most_records is not None:
             self._most_records = None if chosen == tuple(ranges) else 2 * self._most_records

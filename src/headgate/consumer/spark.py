@@ -2,12 +2,13 @@
 
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 from headgate import jars
 from headgate.config.settings import SPARK_ESSENTIALS
 from headgate.consumer import class_archive
+from headgate.home_folder import using
 from headgate.log_files import JVM_ERRORS
 
 log = logging.getLogger(__name__)
@@ -62,6 +64,12 @@ _PATIENT_COMPILER = tuple(
 """Java's second compiler waits for what runs per record. It took a third of a start's processor time for code that
 starts once, and what it makes of that is hardly run again."""
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LISTS = {"spark.driver.extraClassPath": os.pathsep, "spark.jars": ",", _JAVA_OPTIONS: " "}
+"""Settings with a list in them, and what stands between two of it. Of two Java options that contradict each other Java
+takes the later one."""
+_A_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+
 _OUR_WORKERS = {"spark.python.daemon.module": "headgate.consumer.python_daemon"}
 
 _LOG4J = """\
@@ -99,7 +107,8 @@ def start_session(
     python_path: Path | None = None,
     java_options: Sequence[str] | None = None,
 ) -> SparkSession:
-    """A session of this process. The JVM's log goes to a file in `logs`; `conf` is the user's and wins.
+    """A session of this process. The JVM's log goes to a file in `logs`; `conf` is the user's and wins, but for jars
+    and Java options, which are added to ours.
 
     `python_path` is where Spark's Python workers find the modules of the user's transforms. `java_options` replace the
     archive of classes that is used if there is one.
@@ -109,39 +118,54 @@ def start_session(
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)  # errors are raised anyway; these print pages to stderr
     logs = logs.absolute()
-    logs.mkdir(parents=True, exist_ok=True)
     log4j = logs / "spark-log4j2.properties"
-    log4j.write_text(_LOG4J.format(log=logs / "spark.log"))
+    with using(logs):
+        logs.mkdir(parents=True, exist_ok=True)
+        log4j.write_text(_LOG4J.format(log=logs / "spark.log"))
     paths = [path for jar_set in jar_sets for path in jars.resolve(jar_set)]
     os.environ.setdefault("JAVA_HOME", str(jars.java().resolve().parent.parent))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not whatever `python3` is on the path
     if python_path is not None:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(python_path), os.environ.get("PYTHONPATH"))))
-    settings = {
+    ours = {
         **SETTINGS,
         **(_OUR_WORKERS if _is_our_python(master) else {}),
         **_class_path(master, paths),
         "spark.local.dir": str(logs / "spark-local"),
         "spark.sql.warehouse.dir": str(logs / "spark-warehouse"),
-        "spark.driver.extraJavaOptions": _quoted(
+        _JAVA_OPTIONS: _quoted(
             (
                 *(class_archive.options(paths) if java_options is None else java_options),
-                "-XX:+UseSerialGC",
+                *_collector((conf or {}).get(_JAVA_OPTIONS, "")),
                 *_PATIENT_COMPILER,
                 "-Xms128m",  # or the JVM begins with a 64th of the machine's memory and keeps it
                 f"-Dlog4j2.configurationFile={log4j.as_uri()}",
                 f"-Duser.dir={logs}",  # Spark leaves a folder where it runs, which would be the user's
             )
         ),
-        **(conf or {}),
     }
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in settings.items():
+    for key, value in _with_users(ours, conf or {}).items():
         builder = builder.config(key, value)
     with _errors_to(logs / JVM_ERRORS), _keeping_ctrl_c():
         session: SparkSession = builder.getOrCreate()
     _keep_quiet(session)
     return session
+
+
+def _with_users(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """Without our jars nothing works; ours come first, so that what both have is of our version."""
+    joined = {
+        key: separator.join(filter(None, (ours[key], theirs[key])))
+        for key, separator in _LISTS.items()
+        if key in ours and key in theirs
+    }
+    return {**ours, **theirs, **joined}
+
+
+def _collector(theirs: str) -> tuple[str, ...]:
+    """Ours, unless the user's options name one: Java does not start with two garbage collectors."""
+    return () if _A_COLLECTOR.search(theirs) else ("-XX:+UseSerialGC",)
 
 
 def _quoted(options: Sequence[str]) -> str:
@@ -168,6 +192,22 @@ def workers_have_headgate(session: SparkSession) -> bool:
     conf = session.sparkContext.getConf()
     pinned = os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "true"
     return pinned and all(conf.get(key) == value for key, value in _OUR_WORKERS.items())
+
+
+def local_folders(session: SparkSession) -> tuple[Path, ...]:
+    """Where this session keeps what does not fit into memory; it does not make them anew if somebody deletes them."""
+    if not hasattr(session, "_jsparkSession"):  # Spark Connect
+        return ()
+    jvm = session.sparkContext._jvm
+    assert jvm is not None
+    manager = jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager()
+    return tuple(Path(folder.getPath()) for folder in manager.localDirs())
+
+
+def what_is_gone(folders: Iterable[Path]) -> str:
+    """In words; empty if they are all there."""
+    gone = next((folder for folder in folders if not folder.exists()), None)
+    return f"somebody deleted {gone}, which Spark needs" if gone is not None else ""
 
 
 def _keep_quiet(session: SparkSession) -> None:

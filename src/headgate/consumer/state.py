@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from headgate.home_folder import using
 from headgate.model import TopicPartition
 
 
@@ -20,7 +21,8 @@ class SavedState:
 class StateFile:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "state.json"
-        folder.mkdir(parents=True, exist_ok=True)
+        with using(folder):
+            folder.mkdir(parents=True, exist_ok=True)
 
     def load(self) -> SavedState | None:
         """None for a consumer that never lived, or whose disk lost the file: it then owns nothing."""

@@ -10,6 +10,7 @@ from headgate.config.pipeline import Pipeline
 from headgate.consumer.gather import Pending, RateCap, choose_ranges
 from headgate.kafka.offsets import beginning_offsets, end_offsets
 from headgate.model import Range, Skip, TopicPartition
+from headgate.model.announcement import RETENTION
 
 _GUESSED_BYTES_PER_RECORD = 50_000.0
 """Until the first records of a topic were read: a high guess costs one small cycle, a low one could mean gigabytes."""
@@ -54,13 +55,15 @@ class Waiting:
         self._cap = RateCap(pipeline.consumer.rate_cap_bytes_per_s, time.monotonic())
         self._chosen_at_s = 0.0
         self._sizes: dict[TopicPartition, float] = {}
+        self._of_topic: dict[str, tuple[int, float]] = {}
+        """How many sizes of a topic's partitions are known, and their sum: there may be thousands of quiet ones."""
         self.unreadable: dict[TopicPartition, str] = {}
 
     def look(self, reading: Mapping[str, Mapping[TopicPartition, int]], owned: frozenset[TopicPartition]) -> Look:
         """`reading` holds, per table that may read now, where it goes on in each partition."""
         began = time.monotonic()
         partitions = {p for places in reading.values() for p in places}
-        self.unreadable = {p: why for p, why in self.unreadable.items() if p in owned - partitions}
+        self.unreadable = {p: why for p, why in self.unreadable.items() if p in owned and p not in partitions}
         if not partitions:
             return Look()
         ends = end_offsets(self._admin, partitions, self._committed_only)
@@ -75,7 +78,7 @@ class Waiting:
                     continue
                 if position < begins[partition]:
                     gone = begins[partition] - position
-                    skip = Skip(partition, position, begins[partition], gone, "retention")
+                    skip = Skip(partition, position, begins[partition], gone, RETENTION)
                     look.skips.setdefault(table, []).append(skip)
                     position = begins[partition]
                 if position > ends[partition]:
@@ -84,7 +87,7 @@ class Waiting:
                         f"topic was deleted and made anew, or truncated; ingest it under another name"
                     )
                     continue
-                look.pending[table, partition] = Pending(position, ends[partition], self._size(partition))
+                look.pending[table, partition] = Pending(position, ends[partition], self.expected_size(partition))
         return look
 
     def is_full(self, look: Look) -> bool:
@@ -113,15 +116,17 @@ class Waiting:
         """What a cycle turned out to be: its bytes, and measured bytes per record of some partitions."""
         self._cap.spend(payload_bytes, self._chosen_at_s)
         for partition, size in sizes.items():
-            known = self._sizes.get(partition, size)
-            self._sizes[partition] = known + 0.3 * (size - known)
+            known = self._sizes.get(partition)
+            self._sizes[partition] = now = size if known is None else known + 0.3 * (size - known)
+            count, total = self._of_topic.get(partition.topic, (0, 0.0))
+            self._of_topic[partition.topic] = (count + (known is None), total + now - (known or 0.0))
 
     def measured_size(self, partition: TopicPartition) -> float:
         return self._sizes[partition]
 
-    def _size(self, partition: TopicPartition) -> float:
+    def expected_size(self, partition: TopicPartition) -> float:
         """Measured bytes per record of the partition, or of its neighbours until it has been read."""
         if partition in self._sizes:
             return self._sizes[partition]
-        of_topic = [size for p, size in self._sizes.items() if p.topic == partition.topic]
-        return sum(of_topic) / len(of_topic) if of_topic else _GUESSED_BYTES_PER_RECORD
+        count, total = self._of_topic.get(partition.topic, (0, 0.0))
+        return total / count if count else _GUESSED_BYTES_PER_RECORD

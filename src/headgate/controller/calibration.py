@@ -1,12 +1,7 @@
 """How fast is one consumer here? A real one reads a real backlog into a scratch lake; its cycles tell (E2)."""
 
-import random
-import shutil
-import statistics
-import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,132 +11,61 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from headgate.config.clients import librdkafka_settings
-from headgate.config.pipeline import Lake, Pipeline
+from headgate.config.pipeline import Pipeline
 from headgate.controller.layouts import Layout, layouts
-from headgate.controller.one_consumer import one_consumer
+from headgate.controller.measured import (
+    FEWEST_CYCLES,
+    FIRST_CYCLES,
+    NOTHING_MEASURED,
+    Calibration,
+    Measured,
+    full_cycles,
+)
+from headgate.controller.one_consumer import POLL_S, OneConsumer, one_consumer
+from headgate.controller.scratch import scratch
+from headgate.controller.warming import WarmUp, is_warm
 from headgate.errors import HeadgateError
-from headgate.kafka.internal_topics import Topics, ensure_topics
-from headgate.kafka.offsets import beginning_offsets, end_offsets, partitions_where
+from headgate.kafka.offsets import NoMirror, beginning_offsets, end_offsets, partitions_where
 from headgate.model import TopicPartition
 from headgate.model.messages import CycleRecord
 
-CONSUMER_SHARE = 0.85
-"""Of the slowest layout's mean, for `consumer_capacity`: 2.31 MB/s were published, and 2.0 planned with."""
-PACKING_SHARE = 0.75
-"""Of the consumer capacity, for `packing_capacity` (L-2)."""
-WARM_UP_CYCLES = 2
-FEWEST_CYCLES = 5
-"""Full cycles after the warm-up from which a mean and its interval say anything."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """The mean over cycles, their standard deviation, and where the mean lies with 95 %."""
-
-    mean: float
-    deviation: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Measure":
-        """The interval by drawing the cycles again and again: no shape of their distribution is assumed."""
-        draw = random.Random(1)
-        means = sorted(statistics.fmean(draw.choices(values, k=len(values))) for _ in range(1000))
-        deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-        return cls(statistics.fmean(values), deviation, means[25], means[974])
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One layout: averages over the cycles that had a full batch waiting."""
-
-    layout: str
-    cycles: int
-    partitions: int
-    tables: int
-    total_bytes: int
-    gather_s: Measure
-    process_s: Measure
-    announce_s: Measure
-    cycle_s: Measure
-    bytes_per_s: Measure
-    records_per_s: Measure
-
-    @classmethod
-    def of(cls, layout: str, cycles: Sequence[CycleRecord]) -> "Measured | None":
-        """None if there were too few full ones."""
-        peak = [c for c in cycles if c.peak][WARM_UP_CYCLES:]
-        if len(peak) < FEWEST_CYCLES:
-            return None
-        busy = [c.gather_s + c.process_s + c.announce_s for c in peak]
-        return cls(
-            layout=layout,
-            cycles=len(peak),
-            partitions=max(c.partitions for c in peak),
-            tables=max(c.tables for c in peak),
-            total_bytes=sum(c.payload_bytes for c in peak),
-            gather_s=Measure.of([c.gather_s for c in peak]),
-            process_s=Measure.of([c.process_s for c in peak]),
-            announce_s=Measure.of([c.announce_s for c in peak]),
-            cycle_s=Measure.of(busy),
-            bytes_per_s=Measure.of([c.payload_bytes / s for c, s in zip(peak, busy, strict=True)]),
-            records_per_s=Measure.of([c.records / s for c, s in zip(peak, busy, strict=True)]),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    measured: tuple[Measured, ...]
-    left_out: tuple[str, ...] = ()
-    """Layouts that had too little backlog, with how much there was."""
-
-    @property
-    def slowest(self) -> Measured:
-        return min(self.measured, key=lambda one: one.bytes_per_s.mean)
-
-    @property
-    def consumer_capacity_bytes_per_s(self) -> float:
-        return CONSUMER_SHARE * self.slowest.bytes_per_s.mean
-
-    @property
-    def packing_capacity_bytes_per_s(self) -> float:
-        return PACKING_SHARE * self.consumer_capacity_bytes_per_s
-
-    @property
-    def capacity_records_per_s(self) -> float:
-        """The consumer capacity in records of what was read, as the latency policies want it."""
-        return CONSUMER_SHARE * self.slowest.records_per_s.mean
+WARM_UP_TIMES = 2
+"""As long as a layout may take: a consumer with the published speed gets through its forty cycles in it."""
 
 
 def calibrate(
     pipeline: Pipeline,
+    folder: Path,
     seconds: float,
     session: Callable[[], SparkSession],
     tell: Callable[[str], None],
     stop: threading.Event,
 ) -> Calibration:
-    """Reads the pipeline's topics from the beginning, for at most `seconds` in each layout. The pipeline's own tables,
-    group and topics are not touched: everything happens under a scratch name in a scratch folder, which is removed."""
+    """Reads the pipeline's topics from the beginning, for at most `seconds` in each layout, twice that to warm up. The
+    pipeline's own tables, group and topics are not touched: everything happens under a scratch name and in `folder`."""
+    bench = _Bench(pipeline, folder, session, tell, stop)
+    found = layouts(pipeline, _backlog(pipeline))
+    warm_up = bench.warm_up(found[-1], WARM_UP_TIMES * seconds)  # in which all tables are read
     measured, left_out = [], []
-    for layout in layouts(pipeline, _backlog(pipeline)):
+    for layout in found:
         if stop.is_set():
             break
-        with _scratch(pipeline.model_copy(update={"tables": layout.tables})) as scratch:
-            cycles = _read(scratch, layout, seconds, session, tell, stop)
+        cycles = bench.cycles(layout, seconds)
         result = Measured.of(layout.name, cycles)
         if result is not None:
             measured.append(result)
         else:
             full, read = sum(c.peak for c in cycles), sum(c.payload_bytes for c in cycles)
             left_out.append(f"{layout.name}: {full} full cycles in {read / 1e6:.1f} MB")
+    if not measured and stop.is_set():
+        raise HeadgateError(NOTHING_MEASURED)
     if not measured:
         raise HeadgateError(
-            f"too little could be read to measure ({'; '.join(left_out) or 'stopped'}): {WARM_UP_CYCLES} full batches "
-            f"of {pipeline.consumer.batch_bytes / 1e6:.1f} MB warm up and {FEWEST_CYCLES} more are needed. Calibrate "
-            "with more backlog, more --seconds, a smaller consumer.batch_bytes, or without FILE on generated records"
+            f"too little could be read to measure ({'; '.join(left_out)}): {FEWEST_CYCLES} full batches of "
+            f"{pipeline.consumer.batch_bytes / 1e6:.1f} MB are needed after the first {FIRST_CYCLES}. Calibrate with "
+            "more backlog, more --seconds, a smaller consumer.batch_bytes, or without FILE on generated records"
         )
-    return Calibration(tuple(measured), tuple(left_out))
+    return Calibration(tuple(measured), tuple(left_out), warm_up)
 
 
 def _backlog(pipeline: Pipeline) -> dict[TopicPartition, int]:
@@ -163,52 +87,59 @@ def _backlog(pipeline: Pipeline) -> dict[TopicPartition, int]:
     return backlog
 
 
-@contextmanager
-def _scratch(pipeline: Pipeline) -> Iterator[Pipeline]:
-    name = f"{pipeline.name[:80]}-calibration-{uuid.uuid4().hex[:8]}"
-    home = Path(tempfile.mkdtemp(prefix="headgate-calibration-"))
-    scratch = pipeline.model_copy(
-        update={
-            "name": name,
-            "home": home,
-            "start_from": "earliest",
-            "lake": Lake(
-                catalog={"type": "sql", "uri": f"sqlite:///{home}/catalog.db"}, warehouse=str(home / "warehouse")
-            ),
-            "kafka": pipeline.kafka.model_copy(update={"group": name}),
-            "consumer": pipeline.consumer.model_copy(update={"rate_cap_bytes_per_s": None}),
-        }
-    )
-    admin = AdminClient(dict(librdkafka_settings(scratch)))
-    topics = Topics(name)
-    brokers = len(admin.list_topics(timeout=15).brokers)
-    try:
-        ensure_topics(admin, topics, pipeline.kafka.internal_replication or min(3, brokers), 1)
-        yield scratch
-    finally:
-        for future in admin.delete_topics(list(topics.settings()), operation_timeout=30).values():
-            future.exception(30)
-        for group in admin.delete_consumer_groups([name], request_timeout=15).values():
-            group.exception(20)
-        shutil.rmtree(home, ignore_errors=True)
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """Where one consumer after the other reads, all in one session."""
 
+    pipeline: Pipeline
+    folder: Path
+    session: Callable[[], SparkSession]
+    tell: Callable[[str], None]
+    stop: threading.Event
 
-def _read(
-    scratch: Pipeline,
-    layout: Layout,
-    seconds: float,
-    session: Callable[[], SparkSession],
-    tell: Callable[[str], None],
-    stop: threading.Event,
-) -> list[CycleRecord]:
-    with one_consumer(scratch, session, tell, layout.partitions) as consumer:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until and consumer.is_alive and not stop.is_set():
-            consumer.listen(0.5)
+    def cycles(self, layout: Layout, seconds: float) -> Sequence[CycleRecord]:
+        """What a new consumer does with everything that is there, or within `seconds`."""
+        with self._consumer(layout) as consumer:
+            self._read(consumer, layout, layout.name, time.monotonic() + seconds, lambda cycles: False)
+        return consumer.cycles
+
+    def warm_up(self, layout: Layout, seconds: float) -> WarmUp:
+        """Reads until cycles become no faster, a small backlog over and over: the consumer is a new one each time, but
+        the JVM is the same. Where nothing could be measured it is given up."""
+        full: list[CycleRecord] = []
+        began_s: float | None = None
+        while True:
+            with self._consumer(layout) as consumer:
+                began_s = began_s or time.monotonic()  # before the first, Spark had to start
+                self._read(consumer, layout, "warming up", began_s + seconds, lambda new: is_warm([*full, *new]))
+            new = full_cycles(consumer.cycles)
+            full.extend(new)
+            passed_s = time.monotonic() - began_s
+            if is_warm(full) or len(new) < FEWEST_CYCLES or passed_s >= seconds or self.stop.is_set():
+                return WarmUp(len(full), passed_s, is_warm(full))
+
+    @contextmanager
+    def _consumer(self, layout: Layout) -> Iterator[OneConsumer]:
+        with (
+            scratch(self.pipeline.model_copy(update={"tables": layout.tables}), self.folder) as double,
+            one_consumer(double, self.session, self.tell, layout.partitions, NoMirror(), self.stop) as consumer,
+        ):
+            yield consumer
+
+    def _read(
+        self,
+        consumer: OneConsumer,
+        layout: Layout,
+        doing: str,
+        until_s: float,
+        is_enough: Callable[[Sequence[CycleRecord]], bool],
+    ) -> None:
+        while time.monotonic() < until_s and consumer.is_alive and not self.stop.is_set():
+            consumer.listen(POLL_S)
             cycles = consumer.cycles
             done = sum(c.payload_bytes for c in cycles)
-            left_s = until - time.monotonic()
-            tell(f"{layout.name}: {len(cycles)} cycles, {done / 1e6:.0f} MB read, {left_s:.0f} s left at most")
-            if done >= layout.most_bytes or (cycles and not cycles[-1].lag_records):
-                break
-    return consumer.cycles
+            left_s = until_s - time.monotonic()
+            self.tell(f"{doing}: {len(cycles)} cycles, {done / 1e6:.0f} MB read, {left_s:.0f} s left at most")
+            all_read = bool(cycles) and not cycles[-1].lag_records
+            if all_read or done >= layout.most_bytes or is_enough(full_cycles(cycles)):
+                return

@@ -13,7 +13,7 @@ def lag_records(pipeline: Pipeline, settings: Mapping[str, str]) -> int:
     """Offsets not in the lake yet, summed over tables; a table that nothing is known of counts in full."""
     admin = AdminClient(dict(settings))
     ends = end_offsets(admin, partitions_where(admin, pipeline.matches), pipeline.kafka.isolation == "read_committed")
-    ledgers, lag = last_words(pipeline, settings), 0
+    ledgers, lag = last_words(pipeline, settings).said, 0
     for table in pipeline.tables:
         positions = pipeline.landed(ledgers[table.name]) if table.name in ledgers else {}
         lag += sum(max(0, end - positions.get(p, 0)) for p, end in ends.items() if table.matches(p.topic))

@@ -51,6 +51,13 @@ class Explanation:
     """Only those instants that have come."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    explained: tuple[Explanation, ...]
+    unread: int
+    """Records of the journal that another release wrote, with another version of the messages."""
+
+
 def triggered_ms(decision: DecisionRecord) -> int:
     """A decision is written down when it is carried out, or has failed: this is when it was taken."""
     return decision.at_ms - round(_MS * (decision.decide_s + decision.ready_s + decision.handover_s))
@@ -101,27 +108,29 @@ class Explainer:
         self._settings = settings
         self._topics = topics
 
-    def explain(self, count: int, at_ms: float | None, now_ms: float) -> tuple[Explanation, ...]:
+    def explain(self, count: int, at_ms: float | None, now_ms: float) -> Answer:
         """The last `count` decisions taken up to `at_ms`, or up to now, oldest first."""
         tail = Tail(self._settings, {(self._topics.decisions, 0): Last(MOST)})
         try:
             received = tail.read_to_end()
-            found = newest(_decisions(received), count, at_ms)
-            if len(found) < count and len(received) >= MOST:  # the journal is longer than that
-                found = self._further_back(tail, count, now_ms if at_ms is None else at_ms)
-            return tuple(self._explanation(tail, d, now_ms) for d in found)
+            found, unread = newest(_decisions(received), count, at_ms), tail.passed_over[self._topics.decisions]
+            if len(found) < count and len(received) + unread >= MOST:  # the journal is longer than that
+                found, unread = self._further_back(tail, count, now_ms if at_ms is None else at_ms)
+            return Answer(tuple(self._explanation(tail, d, now_ms) for d in found), unread)
         finally:
             tail.close()
 
-    def _further_back(self, tail: Tail, count: int, at_ms: float) -> tuple[DecisionRecord, ...]:
-        """Before the newest ones: looks around that time, ever wider."""
+    def _further_back(self, tail: Tail, count: int, at_ms: float) -> tuple[tuple[DecisionRecord, ...], int]:
+        """Before the newest ones: looks around that time, ever wider. Also how much of it could not be read."""
         found: tuple[DecisionRecord, ...] = ()
+        topic, unread = self._topics.decisions, 0
         for span_ms in _SPANS_MS:
-            past = tail.read_between(self._topics.decisions, max(0.0, at_ms - span_ms), at_ms + _LONGEST_MS)
-            found = newest(_decisions(past), count, at_ms)
+            before = tail.passed_over[topic]
+            past = tail.read_between(topic, max(0.0, at_ms - span_ms), at_ms + _LONGEST_MS)
+            found, unread = newest(_decisions(past), count, at_ms), tail.passed_over[topic] - before
             if len(found) >= count:
                 break
-        return found
+        return found, unread
 
     def _explanation(self, tail: Tail, decision: DecisionRecord, now_ms: float) -> Explanation:
         later = [decision.at_ms + round(_MS * after_s) for after_s in AFTERWARDS_S]

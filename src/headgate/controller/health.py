@@ -23,6 +23,7 @@ _HOUR_MS = 3_600_000
 SILENT_MS = 30_000
 _FORGOTTEN_MS = 600_000
 """A consumer silent for this long was replaced by another one, or the pipeline was killed as a whole."""
+_RATES_OLD_MS = 60_000
 _SKEW_WARN_MS, _SKEW_FAIL_MS = 2_000, 30_000
 _REJECTED_WARN, _REJECTED_FAIL = 0.001, 0.05
 _FEW_FILES = 100
@@ -168,19 +169,30 @@ def rejected(kafka: KafkaFacts, now_ms: int) -> Finding:
 
 def hot(kafka: KafkaFacts, now_ms: int) -> Finding:
     """A partition is read by one consumer: more of them do not help."""
+    if kafka.measured_ms is None or not kafka.rates:
+        return Finding("hot", Verdict.unknown, "no write rates are known")
+    age_ms = now_ms - kafka.measured_ms
+    if age_ms > _RATES_OLD_MS:
+        return Finding("hot", Verdict.unknown, f"write rates were last measured {_ago(age_ms)}")
     above = [(p, rate) for p, rate in kafka.rates if rate > kafka.capacity_bytes_per_s]
     if not above:
-        fastest = max((rate for _, rate in kafka.rates), default=0.0)
-        return Finding(
-            "hot", Verdict.ok, f"fastest partition {_rate(fastest)}, a consumer {_rate(kafka.capacity_bytes_per_s)}"
-        )
+        fastest = max(rate for _, rate in kafka.rates)
+        return Finding("hot", Verdict.ok, f"fastest partition {_rate(fastest)}, one consumer {_capacity(kafka)}")
     named = [f"{p} at {_rate(rate)}" for p, rate in sorted(above, key=lambda a: -a[1])]
     return Finding(
         "hot",
         Verdict.fail,
-        f"faster than the {_rate(kafka.capacity_bytes_per_s)} of one consumer: {_some(named)}",
+        f"faster than one consumer, {_capacity(kafka)}: {_some(named)}",
         "no number of consumers can fix this: more partitions, another key, or a larger consumer (headgate calibrate)",
     )
+
+
+def _capacity(kafka: KafkaFacts) -> str:
+    """As configured, and as measured where consumers did full cycles."""
+    measured = kafka.measured_capacities_bytes_per_s
+    shown = list(dict.fromkeys(_rate(one) for one in (min(measured), max(measured)))) if measured else []
+    beside = f" (measured {' to '.join(shown)})" if shown else ""
+    return f"{_rate(kafka.capacity_bytes_per_s)}{beside}"
 
 
 def parts(kafka: KafkaFacts, now_ms: int) -> Finding:
@@ -226,7 +238,7 @@ def versions(kafka: KafkaFacts, now_ms: int) -> Finding:
 
 def committer(kafka: KafkaFacts, now_ms: int) -> Finding:
     if kafka.problems:
-        return Finding("committer", Verdict.fail, _some(kafka.problems), "docs/operate.md lists what each means")
+        return Finding("committer", Verdict.fail, _some(kafka.problems), "docs/recover.md lists what each means")
     return Finding("committer", Verdict.ok, "reports no problem")
 
 

@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as IcebergTable
 
 from headgate.config.clients import librdkafka_settings
-from headgate.config.pipeline import Lake, Pipeline
+from headgate.config.pipeline import Pipeline
 from headgate.controller.health_values import (
     DiskFacts,
     Facts,
@@ -30,8 +30,9 @@ from headgate.kafka.channel import BEGINNING, Last, Received, Tail
 from headgate.kafka.internal_topics import Topics
 from headgate.kafka.offsets import beginning_offsets, end_offsets, group_offsets, partitions_where, written_at_ms
 from headgate.kafka.topic_settings import topic_settings
+from headgate.lake.catalogs import is_unmade, open_catalog
 from headgate.lake.ledger import read_ledger
-from headgate.lake.tables import load_table, open_catalog
+from headgate.lake.tables import load_table
 from headgate.model import TopicPartition
 from headgate.model.messages import (
     CommitRecord,
@@ -46,7 +47,6 @@ from headgate.model.messages import (
 Positions = Mapping[TopicPartition, int]
 
 _DEADLINE_S = 10.0
-_SQLITE = "sqlite:///"
 _HOUR_MS = 3_600_000
 _MOST_AGES = 20
 """Partitions whose oldest unread record is looked up: those that lag most."""
@@ -66,7 +66,7 @@ def _lake(pipeline: Pipeline) -> tuple[Catalog | None, LakeFacts | str]:
     catalog: Catalog | None = None
     found: dict[str, IcebergTable | None] = {table.name: None for table in pipeline.tables}
     try:
-        if not _is_unmade(lake):
+        if not is_unmade(lake):
             catalog = open_catalog(lake)
             found = {name: load_table(catalog, name) for name in found}
     except Exception as error:  # noqa: BLE001 — catalogs fail in ways of their own; all are shown
@@ -100,12 +100,6 @@ def _ledgers(pipeline: Pipeline, catalog: Catalog | None) -> LedgerFacts:
         for partition, at in following.items():
             slowest[partition] = min(at, slowest.get(partition, at))
     return LedgerFacts(slowest, tuple(unread))
-
-
-def _is_unmade(lake: Lake) -> bool:
-    """An SQLite catalog that is not there yet: opening it would make it, and a doctor only looks."""
-    uri = lake.catalog.get("uri", "")
-    return uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists()
 
 
 def _table(name: str, table: IcebergTable) -> TableFacts:
@@ -160,8 +154,8 @@ def _ask_brokers(
     partitions = partitions_where(admin, lambda topic: bool(pipeline.tables_of(topic)), _DEADLINE_S)
     heard = _listen(settings, names) if has_run else _Heard([], (), [])
     commits = [r.message for r in heard.commits if isinstance(r.message, CommitRecord)]
-    measured = next((r.message for r in reversed(heard.words) if isinstance(r.message, Measurement)), None)
-    rates = {TopicPartition(r.topic, r.partition): r for r in (measured.rates if measured else ())}
+    measured = next((r for r in reversed(heard.words) if isinstance(r.message, Measurement)), None)
+    rates = {TopicPartition(r.topic, r.partition): r for r in (measured.message.rates if measured else ())}
     return KafkaFacts(
         brokers=len(listed.brokers),
         missing_topics=tuple(topic for topic in pipeline.topics if topic not in listed.topics),
@@ -173,7 +167,9 @@ def _ask_brokers(
             (partition, rate.bytes_per_s * len(pipeline.tables_of(partition.topic)))
             for partition, rate in rates.items()
         ),
+        measured_ms=measured.written_ms if measured else None,
         capacity_bytes_per_s=pipeline.policy.consumer_capacity_bytes_per_s,
+        measured_capacities_bytes_per_s=_measured_capacities(heard.words),
         voices=voices(heard.words),
         refused=heard.refused,
         recent_rows=sum(c.rows for c in commits),
@@ -288,6 +284,12 @@ def voices(words: Iterable[Received]) -> tuple[Voice, ...]:
                 continue
         last[who] = Voice(who, said.at_ms, one.written_ms, one.origin.release)
     return tuple(last[who] for who in sorted(last))
+
+
+def _measured_capacities(words: Iterable[Received]) -> tuple[float, ...]:
+    """As the controller last told them."""
+    told = [w.message.capacities for w in words if isinstance(w.message, ControllerState)]
+    return tuple(one.measured_bytes_per_s for one in (told[-1] if told else ()) if one.measured_bytes_per_s > 0)
 
 
 def _problems(pipeline: Pipeline, words: Iterable[Received]) -> tuple[str, ...]:

@@ -72,7 +72,12 @@ class KafkaFacts:
     """Partitions whose group offset is not where the ledger is, in words; None if the ledger could not be read."""
     rates: tuple[tuple[TopicPartition, float], ...]
     """What one consumer would have to read for each partition, in bytes per second, for all its tables."""
+    measured_ms: int | None
+    """When, by the brokers' clock; None if nothing was measured that we can read."""
     capacity_bytes_per_s: float
+    """By the pipeline file."""
+    measured_capacities_bytes_per_s: tuple[float, ...]
+    """Of those consumers whose cycles showed theirs."""
     voices: tuple[Voice, ...]
     refused: tuple[str, ...]
     """Parts of an older version of Headgate that are at work."""

@@ -1,6 +1,7 @@
 """In which ways one consumer is measured (E2): the three published layouts, made of the partitions a pipeline has."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headgate.config.pipeline import Pipeline
@@ -35,15 +36,29 @@ class Layout:
 
 
 def layouts(pipeline: Pipeline, backlog: Mapping[TopicPartition, int]) -> tuple[Layout, ...]:
-    """The published shapes as far as this pipeline has them, from the partitions that hold most; each only once."""
+    """The published shapes as far as this pipeline has them, each only once. Of each topic the partitions that hold
+    most."""
     found: dict[tuple[tuple[str, ...], tuple[TopicPartition, ...]], Layout] = {}
     for shape in PUBLISHED:
         tables = (_deepest(pipeline, backlog),) if shape.one_table else pipeline.tables
         mine = [p for p, records in backlog.items() if records > 0 and any(t.matches(p.topic) for t in tables)]
-        chosen = tuple(sorted(sorted(mine, key=lambda p: (-backlog[p], p))[: shape.partitions]))
+        chosen = tuple(sorted(_deepest_in_turns(mine, backlog)[: shape.partitions]))
         layout = Layout(shape.name, tables, chosen, shape.most_bytes)
         found[tuple(t.name for t in tables), chosen] = layout  # of equal ones the last, which reads everything
     return tuple(found.values())
+
+
+def _deepest_in_turns(
+    partitions: Iterable[TopicPartition], backlog: Mapping[TopicPartition, int]
+) -> list[TopicPartition]:
+    """The deepest of every topic, then the second of every topic, and so on: or a topic, and its table, could be
+    missing only because all its partitions hold a little less than those of others."""
+    seen = Counter[str]()
+    ranked = []
+    for partition in sorted(partitions, key=lambda p: (-backlog[p], p)):
+        ranked.append((seen[partition.topic], -backlog[partition], partition))
+        seen[partition.topic] += 1
+    return [partition for *_, partition in sorted(ranked)]
 
 
 def _deepest(pipeline: Pipeline, backlog: Mapping[TopicPartition, int]) -> Table:

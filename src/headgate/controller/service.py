@@ -12,11 +12,12 @@ from pyspark.sql import SparkSession
 from headgate import jars, log_files
 from headgate.config.clients import librdkafka_settings
 from headgate.config.pipeline import Pipeline
-from headgate.consumer.spark import start_session
+from headgate.consumer.spark import local_folders, start_session, what_is_gone
 from headgate.controller.assembly import channel_of, controller_of, dry_run_of
 from headgate.controller.fleets import build_fleet
 from headgate.errors import ConfigError, ConsumerError, HeadgateError, KafkaUnavailable, Superseded
 from headgate.fleet import Fleet
+from headgate.home_folder import using
 from headgate.kafka.build_info import show_build
 from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.kafka.monitor import build_monitor
@@ -40,26 +41,27 @@ class SharedSession:
         self, pipeline: Pipeline, jar_sets: tuple[jars.JarSet, ...] = (jars.SPARK,), master: str | None = None
     ) -> None:
         self._pipeline = pipeline
-        self._logs = pipeline.home / "spark"
+        self.logs = pipeline.home / "spark"
         written = pipeline.consumer.spark.master
         # `local[1]` is right for a process per consumer; threads share all cores.
         self.master = master or ("local[*]" if written == "local[1]" else written)
-        self.lost = threading.Event()
-        """Set when the JVM has ended by itself; PySpark cannot start another in the same process."""
+        self.lost = ""
+        """Why no consumer can work with it any more; PySpark cannot start another JVM in the same process."""
         self._jar_sets = jar_sets
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
 
     def __call__(self) -> SparkSession:
         with self._lock:
-            if self._session is not None and _jvm_ended(self._session):
-                self.lost.set()
-                raise ConsumerError("Spark's JVM has ended; see the spark logs in the pipeline's home")
+            if self._session is not None:
+                self.lost = _why_lost(self._session)
+            if self.lost:
+                raise ConsumerError(f"{self.lost}; see the spark logs in the pipeline's home")
             if self._session is None:
                 spark = self._pipeline.consumer.spark
                 self._session = start_session(
                     self.master,
-                    self._logs,
+                    self.logs,
                     self._pipeline.name,
                     spark.remote,
                     spark.conf,
@@ -70,7 +72,7 @@ class SharedSession:
 
     def shorten_log(self) -> None:
         """The JVM holds it open for as long as the pipeline runs."""
-        log_files.empty(self._logs / log_files.JVM_ERRORS)
+        log_files.empty(self.logs / log_files.JVM_ERRORS)
 
     def stop(self) -> None:
         with self._lock:
@@ -79,10 +81,12 @@ class SharedSession:
                 self._session = None
 
 
-def _jvm_ended(session: SparkSession) -> bool:
+def _why_lost(session: SparkSession) -> str:
     process = getattr(getattr(session, "_sc", None), "_gateway", None)
     launched = getattr(process, "proc", None)
-    return launched is not None and launched.poll() is not None
+    if launched is not None and launched.poll() is not None:
+        return "Spark's JVM has ended (out of memory?)"
+    return what_is_gone(local_folders(session))
 
 
 class Service:
@@ -109,7 +113,8 @@ class Service:
 
     def start(self) -> None:
         """Returns once everything is under way; refuses at once what cannot work."""
-        self._pipeline.home.mkdir(parents=True, exist_ok=True)
+        with using(self._pipeline.home):
+            self._pipeline.home.mkdir(parents=True, exist_ok=True)
         self._prepare_kafka()
         if self._pipeline.metrics_port is not None:
             show_build()
@@ -147,8 +152,8 @@ class Service:
     def _watch_spark(self, session: SharedSession, stop: threading.Event) -> None:
         while not stop.wait(1.0):
             session.shorten_log()
-            if session.lost.is_set():
-                self._give_up(HeadgateError("Spark's JVM has ended (out of memory?); start the pipeline again"))
+            if session.lost:
+                self._give_up(HeadgateError(f"{session.lost}; start the pipeline again"))
                 return
 
     def stop(self) -> None:

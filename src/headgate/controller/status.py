@@ -76,6 +76,8 @@ class PipelineStatus:
     """Above 1, consumers share something, and more of them would not bring more."""
     pause_s: float | None = None
     """t_r: how long moves lately kept a partition from being read; None before the first."""
+    unread_decisions: int = 0
+    """Of another release, whose messages this one does not read."""
 
     @property
     def bytes_per_s(self) -> float:
@@ -101,6 +103,7 @@ class StatusReader:
         self._measurement: Measurement | None = None
         self._ledgers: dict[str, LedgerState] = {}
         t = Topics(self.pipeline.name)
+        self._journal = t.decisions
         self._tail = Tail(
             librdkafka_settings(self.pipeline),
             {
@@ -194,6 +197,7 @@ class StatusReader:
             configured_bytes_per_s=(controller.configured_bytes_per_s or None) if controller else None,
             crowding=controller.crowding if controller else 1.0,
             pause_s=(controller.pause_s or None) if controller else None,
+            unread_decisions=self._tail.passed_over[self._journal],
         )
 
     def _partitions(self, now_s: float) -> tuple[PartitionStatus, ...]:

@@ -32,7 +32,7 @@ class Pace:
 
 def measure_consumed(cell: Cell, number: int, brokers: Brokers, pace: Pace, record_bytes: int) -> list[Run]:
     """Two lines: until records were acknowledged, and until they were read."""
-    with lanes_of(cell, brokers.bootstrap, {"client.id": FREE}) as (lane,), ThreadPoolExecutor(1) as reading:
+    with lanes_of(cell, brokers, {"client.id": FREE}) as (lane,), ThreadPoolExecutor(1) as reading:
         ends, reports = brokers.ends(cell.topics), Reports()
         records, ready = round(pace.records_per_s * pace.seconds), threading.Event()
         starts = [TopicPartition(topic, partition, end) for (topic, partition), end in ends.items()]

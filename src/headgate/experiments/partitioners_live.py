@@ -10,12 +10,14 @@ from typing import Any
 
 import psutil
 from confluent_kafka import ElectionType, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, PartitionMetadata
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
+from headgate import model
 from headgate.errors import KafkaUnavailable
 from headgate.experiments.partitioners_cases import SHARED, Cell, Layout, Loads
 from headgate.experiments.partitioners_results import Client, Run, run_of
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.offsets import all_end_offsets
 from headgate.producers.confluent import BalancedProducer
 from headgate.producers.protocol import Partitioner
 from headgate.producers.registry import build_partitioner
@@ -94,11 +96,8 @@ class Brokers:
 
     def ends(self, topics: Mapping[str, Layout]) -> dict[tuple[str, int], int]:
         """Records ever written, by topic and partition."""
-        asked = {
-            TopicPartition(name, n): OffsetSpec.latest() for name, rows in topics.items() for n in range(len(rows))
-        }
-        answers = self.admin.list_offsets(asked, request_timeout=ANSWER_S)
-        return {(at.topic, at.partition): answer.result(ANSWER_S).offset for at, answer in answers.items()}
+        asked = {model.TopicPartition(name, n) for name, rows in topics.items() for n in range(len(rows))}
+        return {(at.topic, at.partition): end for at, end in all_end_offsets(self.admin, asked, ANSWER_S).items()}
 
     def written_since(
         self, before: Mapping[tuple[str, int], int], topics: Mapping[str, Layout], acknowledged: int
@@ -142,18 +141,21 @@ class Lane:
 
 
 @contextmanager
-def lanes_of(cell: Cell, bootstrap: str, settings: Mapping[str, Any]) -> Iterator[list[Lane]]:
-    """Connected, and knowing who leads: that would be a larger share of a short run than of a long one."""
-    config = {"bootstrap.servers": bootstrap, "acks": cell.acks, "log_level": 0, **settings}
+def lanes_of(cell: Cell, brokers: Brokers, settings: Mapping[str, Any]) -> Iterator[list[Lane]]:
+    """Connected, and knowing who leads: that would be a larger share of a short run than of a long one. What they sent
+    for it is on all replicas, or it would count as the run's."""
+    config = {"bootstrap.servers": brokers.bootstrap, "acks": cell.acks, "log_level": 0, **settings}
     lanes = [
         Lane(t, BalancedProducer(config, partitioner=p)) for t, p in zip(cell.topics, _partitioners(cell), strict=True)
     ]
     try:
+        before, greetings = brokers.ends(cell.topics), Reports()
         for lane in lanes:
             for partition in range(len(cell.topics[lane.topic])):
-                lane.producer.produce(lane.topic, b"", partition=partition)
-            lane.producer.produce(lane.topic, b"")
+                lane.producer.produce(lane.topic, b"", partition=partition, on_delivery=greetings)
+            lane.producer.produce(lane.topic, b"", on_delivery=greetings)
             flush(lane.producer)
+        brokers.written_since(before, cell.topics, len(greetings.latencies_s))
         yield lanes
     finally:
         for lane in lanes:
@@ -198,7 +200,7 @@ def measure(
         "statistics.interval.ms": STATISTICS_MS,
         "stats_cb": statistics.append,
     }
-    with lanes_of(cell, brokers.bootstrap, settings) as lanes:
+    with lanes_of(cell, brokers, settings) as lanes:
         until_s = time.monotonic() + lead_in.seconds
         before, leading = brokers.ends(cell.topics), Reports()
         send(lanes, lead_in.records, size.value, leading)

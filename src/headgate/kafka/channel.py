@@ -4,8 +4,10 @@ Readers use explicit partitions and offsets and no consumer group, so nothing he
 """
 
 import logging
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,37 +29,62 @@ log = logging.getLogger(__name__)
 
 AT_WORK_S = 60.0
 """A message of another version that is older than this tells of an upgrade or its undoing, not of somebody at work."""
+_PURGE_S = 5.0
 
 
 class Outbox:
-    """Sends messages; thread-safe. `send` returns at once, `flush` returns when everything is on the brokers."""
+    """Sends messages; thread-safe. `send` returns at once, `flush` returns when everything is on the brokers.
 
-    def __init__(self, settings: Mapping[str, Any], sender: str = "") -> None:
+    A client that lost track of what the brokers have (they lost what they had acknowledged, say) refuses everything
+    from then on, for good. It is replaced; what it had not sent is told as failed, and whoever sent it says it again.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], sender: str = "", client: Callable[[dict[str, Any]], Producer] = Producer
+    ) -> None:
         self._sender = sender
-        self._producer = Producer(
-            {
-                **settings,
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 0,
-                "message.max.bytes": MOST_MESSAGE_BYTES,
-                "compression.type": "lz4",
-            }
-        )
+        self._client = client
+        self._settings = {
+            **settings,
+            "enable.idempotence": True,
+            "acks": "all",
+            "linger.ms": 0,
+            "message.max.bytes": MOST_MESSAGE_BYTES,
+            "compression.type": "lz4",
+        }
+        self._producer = client(self._settings)
         self._failures: list[str] = []
+        self._is_broken = False
+        self._replacing = threading.Lock()
 
     def send(self, topic: str, message: Any, partition: int = 0, key: str | None = None) -> None:
         value, headers = encode(message, self._sender)
+        producer = self._working()
         try:
-            self._producer.produce(
+            producer.produce(
                 topic, value=value, key=key, partition=partition, headers=headers, on_delivery=self._delivered
             )
         except (BufferError, KafkaException) as error:  # too many waiting, or too large a message
+            self._look_at(error.args[0] if isinstance(error, KafkaException) else None)
             raise KafkaUnavailable(f"cannot send a {type(message).__name__} of {len(value)} bytes: {error}") from error
-        self._producer.poll(0)
+        producer.poll(0)
+
+    def _working(self) -> Producer:
+        with self._replacing:
+            if self._is_broken:
+                log.warning("the Kafka client of %s cannot go on and is replaced", self._sender or "this process")
+                self._producer.purge()
+                self._producer.flush(_PURGE_S)  # or nobody would be told of what it still held
+                self._producer, self._is_broken = self._client(self._settings), False
+            return self._producer
+
+    def _look_at(self, error: KafkaError | None) -> None:
+        if error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
+            self._is_broken = True
 
     def _delivered(self, error: KafkaError | None, record: Any) -> None:
         if error is not None:
+            self._look_at(error)
             self._failures.append(f"{record.topic()}[{record.partition()}]: {error.str()}")
 
     def flush(self, deadline_s: float = 30) -> None:
@@ -111,6 +138,10 @@ class Tail:
             }
         )
         self.garbage = 0
+        self.passed_over: Counter[str] = Counter()
+        """Per topic, how many of Headgate's own messages are of a version that is not ours."""
+        self.unread_keys: defaultdict[str, set[str]] = defaultdict(set)
+        """Per topic, the keys of those."""
         self.outdated: dict[str, str] = {}
         """Who of an older version is at work, and what to do about it."""
         self.next: dict[tuple[str, int], int] = {}
@@ -163,6 +194,9 @@ class Tail:
                 message = decode(record.value(), record.headers())
             except AnotherVersion as error:
                 self.garbage += 1
+                self.passed_over[topic] += 1
+                if record.key() is not None:
+                    self.unread_keys[topic].add(record.key().decode(errors="replace"))
                 self._met(topic, error, written_ms)
                 continue
             except NotAMessage as error:
@@ -195,11 +229,7 @@ class Tail:
         is large.
         """
         until = time.monotonic() + deadline_s
-        ends = {}
-        for topic, partition in self.next:
-            low, high = self._watermarks(topic, partition)
-            self.next[topic, partition] = max(self.next[topic, partition], low)
-            ends[topic, partition] = high
+        ends = self._ends()
         received: list[Received] = []
         newest: dict[bytes | None, Any] = {}
         while any(self._position(key) < end for key, end in ends.items()):
@@ -213,6 +243,26 @@ class Tail:
                 else:
                     received += self._decoded([record])
         return received + self._decoded(newest.values())
+
+    def pages_to_end(self, silence_s: float = 30) -> Iterator[list[Received]]:
+        """Everything up to where the partitions end now, some at a time. Who stops in between reads on with `poll`."""
+        ends = self._ends()
+        until = time.monotonic() + silence_s
+        while any(self._position(key) < end for key, end in ends.items()):
+            if time.monotonic() > until:
+                raise KafkaUnavailable(f"nothing came from {sorted(k[0] for k in ends)} for {silence_s:g} s")
+            if records := self._consumer.consume(1000, 0.2):
+                until = time.monotonic() + silence_s
+                yield self._decoded(records)
+
+    def _ends(self) -> dict[tuple[str, int], int]:
+        """Where the partitions end; reading begins at their beginning if it was to begin before that."""
+        ends = {}
+        for topic, partition in self.next:
+            low, high = self._watermarks(topic, partition)
+            self.next[topic, partition] = max(self.next[topic, partition], low)
+            ends[topic, partition] = high
+        return ends
 
     def read_between(self, topic: str, start_ms: float, end_ms: float, deadline_s: float = 30) -> list[Received]:
         """What was written to partition 0 of a topic from one time to another; leaves what it followed before."""

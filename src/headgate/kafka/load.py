@@ -19,7 +19,8 @@ from headgate.kafka.load_pace import Pace, RealTime
 from headgate.kafka.load_records import FORMATS, RecordFormat, RecordSize
 from headgate.kafka.load_report import LoadProgress, LoadReport
 from headgate.kafka.load_stream import Stream, split_count
-from headgate.kafka.load_topics import BROKER_DEFAULT, ENVELOPE_BYTES, all_end_offsets, prepare_topics
+from headgate.kafka.load_topics import BROKER_DEFAULT, ENVELOPE_BYTES, prepare_topics
+from headgate.kafka.offsets import all_end_offsets
 from headgate.model import TopicPartition
 from headgate.simulation.workload import Workload, time_until, volumes
 

@@ -1,18 +1,13 @@
 """The topics a load generator writes to: made if they are not there, checked if they are."""
 
-import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.errors import ConfigError, KafkaUnavailable
-from headgate.kafka.offsets import end_offsets
 from headgate.model import TopicPartition
-
-log = logging.getLogger(__name__)
-
 
 ENVELOPE_BYTES = 64 * 1024
 """Room for what Kafka puts around a large record."""
@@ -65,25 +60,6 @@ def _create(admin: AdminClient, new: list[NewTopic], deadline_s: float) -> None:
         if time.monotonic() > until_s:
             raise KafkaUnavailable(f"new topics have no leaders after {deadline_s:g} s: look at the brokers' logs")
         time.sleep(0.05)
-
-
-def all_end_offsets(
-    admin: AdminClient, partitions: Iterable[TopicPartition], deadline_s: float = 30.0
-) -> dict[TopicPartition, int]:
-    """A broker may refuse for a moment to lead a partition that it has just been given."""
-    missing, ends = set(partitions), dict[TopicPartition, int]()
-    until_s = time.monotonic() + deadline_s
-    while missing:
-        try:
-            ends |= end_offsets(admin, missing, read_committed=False)
-        except KafkaUnavailable as error:
-            log.info("asking again: %s", error)
-        missing -= ends.keys()
-        if missing and time.monotonic() > until_s:
-            raise KafkaUnavailable(f"{min(missing)} has no leader after {deadline_s:g} s: look at the brokers' logs")
-        if missing:
-            time.sleep(0.05)
-    return ends
 
 
 def _partition_counts(admin: AdminClient, deadline_s: float) -> dict[str, int]:

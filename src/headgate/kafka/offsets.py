@@ -5,7 +5,8 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -20,6 +21,7 @@ _NO_ID = str(Uuid(0, 0))
 """What brokers answer that give topics no ids."""
 
 _IN_ONE_REQUEST = 250
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 def partitions_where(
@@ -38,20 +40,40 @@ def partitions_where(
     )
 
 
-def topic_ids(admin: AdminClient, topics: Iterable[str], deadline_s: float = 15) -> dict[str, str]:
-    """Kafka's own id of each topic, which outlives everything but deleting it. Topics that are gone are left out."""
+@dataclass(frozen=True, slots=True)
+class TopicIds:
+    """Kafka's own ids of topics, which outlive everything but deleting them."""
+
+    known: dict[str, str] = field(default_factory=dict)
+    """Without topics that are gone."""
+    unanswered: frozenset[str] = frozenset()
+    """Of these nothing is known this time."""
+
+
+def topic_ids(admin: AdminClient, topics: Iterable[str], deadline_s: float = 15) -> TopicIds:
     names = sorted(topics)
     if not names:
-        return {}
-    found = {}
+        return TopicIds()
+    found, unanswered = {}, set()
     for name, future in admin.describe_topics(TopicCollection(names), request_timeout=deadline_s).items():
         try:
             described = future.result(deadline_s + 5)
             found[name] = str(described.topic_id)
             _let_go_of_id(described)
-        except KafkaException as error:
-            log.info("no description of topic %s this time: %s", name, error.args[0].str())
-    return {name: topic_id for name, topic_id in found.items() if topic_id != _NO_ID}
+        except (KafkaException, TimeoutError) as error:
+            if not _is_about_nothing(error):
+                log.info("no description of topic %s this time: %s", name, _told(error))
+                unanswered.add(name)
+    return TopicIds({name: known for name, known in found.items() if known != _NO_ID}, frozenset(unanswered))
+
+
+def _is_about_nothing(error: Exception) -> bool:
+    """The topic does not exist, or not any more."""
+    return isinstance(error, KafkaException) and error.args[0].code() in _GONE
+
+
+def _told(error: Exception) -> str:
+    return str(error.args[0].str()) if isinstance(error, KafkaException) else "no answer in time"
 
 
 def _let_go_of_id(described: TopicDescription) -> None:
@@ -67,6 +89,26 @@ def end_offsets(
 ) -> dict[TopicPartition, int]:
     """One past the last offset readers may see; partitions without a leader right now are left out."""
     return _offsets(admin, partitions, OffsetSpec.latest(), read_committed, deadline_s)
+
+
+def all_end_offsets(
+    admin: AdminClient, partitions: Iterable[TopicPartition], deadline_s: float = 30.0
+) -> dict[TopicPartition, int]:
+    """Of all of them: not all brokers know at once who leads a new topic, and one may refuse for a moment to lead a
+    partition that it has just been given."""
+    missing, ends = set(partitions), dict[TopicPartition, int]()
+    until_s = time.monotonic() + deadline_s
+    while missing:
+        try:
+            ends |= end_offsets(admin, missing, read_committed=False)
+        except KafkaUnavailable as error:
+            log.info("asking again: %s", error)
+        missing -= ends.keys()
+        if missing and time.monotonic() > until_s:
+            raise KafkaUnavailable(f"{min(missing)} has no leader after {deadline_s:g} s: look at the brokers' logs")
+        if missing:
+            time.sleep(0.05)
+    return ends
 
 
 def beginning_offsets(
@@ -91,8 +133,8 @@ def _offsets(
     for asked, future in answers.items():
         try:
             offset = future.result(deadline_s + 5).offset
-        except KafkaException as error:
-            log.info("no offset of %s[%d] this time: %s", asked.topic, asked.partition, error.args[0].str())
+        except (KafkaException, TimeoutError) as error:
+            log.info("no offset of %s[%d] this time: %s", asked.topic, asked.partition, _told(error))
             continue
         if offset >= 0:  # a client that loses its broker while it waits may answer with a number below zero
             found[TopicPartition(asked.topic, asked.partition)] = offset
@@ -159,6 +201,24 @@ def written_at_ms(
     return found
 
 
+class Mirror(Protocol):
+    """Where a committer tells how far the lake is, for others than Headgate."""
+
+    def write(self, positions: Mapping[TopicPartition, int]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class NoMirror:
+    """For a lake that is thrown away: nobody's lag may follow it."""
+
+    def write(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Tells nobody."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class GroupMirror:
     """Writes the lake's positions as the group's committed offsets, for every lag tool people already own.
 
@@ -174,7 +234,7 @@ class GroupMirror:
         )
 
     def write(self, positions: Mapping[TopicPartition, int], deadline_s: float = 5.0) -> None:
-        """Raises KafkaUnavailable unless the brokers have them now."""
+        """Raises KafkaUnavailable unless the brokers have them now; those of topics that are gone count as had."""
         wanted = {(p.topic, p.partition): offset for p, offset in positions.items()}
         self._answers.clear()
         until = time.monotonic() + deadline_s
@@ -194,7 +254,8 @@ class GroupMirror:
         raise KafkaUnavailable(f"cannot mirror offsets to group {self._group}: no answer within {deadline_s:g} s")
 
     def _committed(self, error: KafkaError | None, partitions: list[KafkaTopicPartition]) -> None:
-        failed = error or next((p.error for p in partitions if p.error is not None), None)
+        failures = [p.error for p in partitions if p.error is not None] or ([error] if error is not None else [])
+        failed = next((failure for failure in failures if failure.code() not in _GONE), None)
         self._answers.append((failed, {(p.topic, p.partition): p.offset for p in partitions}))
 
     def close(self) -> None:

@@ -33,7 +33,8 @@ from headgate.errors import CommitConflict, LakeError
 from headgate.failpoints import reach
 from headgate.lake.attempts import Attempt
 from headgate.lake.ledger import LEDGER_TAG, ledger_snapshot, read_ledger, recently_accepted, summary_for
-from headgate.lake.rejects import land_rejects, unreadable_files
+from headgate.lake.readable import misfit, unreadable_files
+from headgate.lake.rejects import land_rejects
 from headgate.lake.spark_types import iceberg_schema
 from headgate.lake.tables import create_table, layout_problem, load_table
 from headgate.lake.turns import GivingWay
@@ -143,7 +144,7 @@ class TableCommitter:
                 time.sleep(random.uniform(0, min(1.0, 0.02 * 2**attempt)))
                 continue
             except Exception as error:  # PyIceberg, PyArrow and file systems each have their own
-                found = self._unreadable(table, sorted_.fresh)
+                found = self._misfits(table, sorted_.fresh)
                 if not found:
                     raise LakeError(f"cannot commit to {self.name}: {error}") from error
                 unreadable.update(found)
@@ -249,17 +250,15 @@ class TableCommitter:
             ManageSnapshots(transaction).create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
         return transaction.commit_transaction()
 
-    def _unreadable(self, table: Table, announcements: Sequence[Announcement]) -> dict[str, str]:
-        """Which announcements name files that are gone or are no Parquet; only looked for when a commit failed."""
+    def _misfits(self, table: Table, announcements: Sequence[Announcement]) -> dict[str, str]:
+        """Which announcements name files that cannot become part of the table; only looked for when a commit failed."""
         found = {}
         for announcement in announcements:
             probe = Attempt(table)
-            try:
-                _widen(probe, [announcement])
-                if announcement.files:
-                    probe.add_files(list(announcement.files), check_duplicate_files=False)
-            except Exception as error:  # noqa: BLE001 — whatever it is, it is this announcement's files that cause it
-                found[announcement.id] = f"its files cannot be read: {error}"
+            _widen(probe, [announcement])
+            why = misfit(table.io, probe.table_metadata, announcement.files)
+            if why is not None:
+                found[announcement.id] = f"its files cannot be read: {why}"
         return found
 
 

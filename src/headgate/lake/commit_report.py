@@ -12,6 +12,7 @@ from headgate.config.settings import Slo
 from headgate.lake.commit import CommitResult
 from headgate.lake.latency import latencies_ms, merge_points, share_within
 from headgate.lake.latency_histogram import LatencyHistogram
+from headgate.model.announcement import GAP, RETENTION
 from headgate.model.messages import CommitRecord
 from headgate.part_gauge import PartGauge
 
@@ -25,7 +26,12 @@ _REFUSED = Counter("headgate_announcements_refused_total", "Announcements that d
 _ROWS = Counter("headgate_rows_total", "Rows made visible in the lake", ["table"])
 _BYTES = Counter("headgate_committed_bytes_total", "Payload bytes (key and value) of the records committed", ["table"])
 _REJECTED = Counter("headgate_rejected_records_total", "Records sent to the rejected table", ["table"])
-_SKIPPED = Counter("headgate_skipped_offsets_total", "Offsets Kafka itself did not hold", ["table"])
+_SKIPPED = Counter(
+    "headgate_skipped_offsets_total",
+    "Offsets Kafka itself did not hold: deleted unread (retention), or never records to read (gap: compaction, "
+    "transaction markers, aborted records)",
+    ["table", "reason"],
+)
 _COMMIT_DURATION = Histogram("headgate_commit_duration_seconds", "Duration of a commit, retries included", ["table"])
 _LATENCY = LatencyHistogram("headgate_latency_seconds", "Commit time minus Kafka timestamp of the records committed")
 REGISTRY.register(_LATENCY)
@@ -48,8 +54,10 @@ def show_problems(table: str, count: int) -> None:
 def show_start(table: str) -> None:
     """A committer begins: until it has seen the table, something may wait. Counters are there before they count: of one
     that begins above 0, Prometheus sees no increase."""
-    for counter in (_COMMITS, _CONFLICTS, _REFUSED, _ROWS, _BYTES, _REJECTED, _SKIPPED, _LATE):
+    for counter in (_COMMITS, _CONFLICTS, _REFUSED, _ROWS, _BYTES, _REJECTED, _LATE):
         counter.labels(table)
+    for reason in (RETENTION, GAP):
+        _SKIPPED.labels(table, reason)
     _LATENCY.observe(table, (0.0,), 0)
     show_waiting(table)
 
@@ -93,6 +101,8 @@ def report(committer: str, table: str, result: CommitResult, now_ms: int, slo: S
     )
     _say_sometimes(record)
     _count(record, slo)
+    for skip in (skip for announcement in result.committed for skip in announcement.skips):
+        _SKIPPED.labels(table, skip.reason).inc(skip.offsets)
     _count_latencies(table, latencies, slo.latency_s)
     return record
 
@@ -128,7 +138,6 @@ def _count(record: CommitRecord, slo: Slo) -> None:
     _ROWS.labels(table).inc(record.rows)
     _BYTES.labels(table).inc(record.payload_bytes)
     _REJECTED.labels(table).inc(record.rejected)
-    _SKIPPED.labels(table).inc(record.skipped)
     _COMMIT_DURATION.labels(table).observe(record.duration_s)
     if record.announcements:
         _LAST_COMMIT.labels(table).set(record.at_ms / 1000)

@@ -8,28 +8,29 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog import Catalog
 
 from headgate.config.pipeline import Pipeline
-from headgate.config.table import REJECTED_SUFFIX
+from headgate.config.table import REJECTED_SUFFIX, SKIPPED_SUFFIX
 from headgate.errors import HeadgateError, KafkaUnavailable, LakeError, Outdated
 from headgate.failpoints import reach
-from headgate.kafka.channel import Outbox, Tail
+from headgate.kafka.channel import Received, Tail
 from headgate.kafka.internal_topics import Topics
-from headgate.kafka.offsets import GroupMirror, beginning_offsets, end_offsets, partitions_where, topic_ids
+from headgate.kafka.offsets import GroupMirror, Mirror, beginning_offsets, end_offsets, partitions_where, topic_ids
+from headgate.lake.beside import Beside
+from headgate.lake.catalogs import is_shared_by_threads, open_catalog
 from headgate.lake.commit import CommitResult, TableCommitter
-from headgate.lake.commit_report import report, show_problems, show_settled, show_start, show_waiting
+from headgate.lake.commit_report import show_problems, show_settled, show_start, show_waiting
 from headgate.lake.maintenance import expire_snapshots, snapshots_to_keep
-from headgate.lake.tables import open_catalog
+from headgate.lake.table_state import SLOW_S, TableState
+from headgate.lake.telling import Telling
 from headgate.lake.turns import Turns
-from headgate.lake.words import HEARTBEAT_S, last_words
+from headgate.lake.words import LastWords, last_words
 from headgate.model import Announcement, TopicPartition
-from headgate.model.messages import Landed, LedgerState, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -40,35 +41,13 @@ _EXPIRE_EVERY = 25
 _MOST_PENDING = 5_000
 _MOST_AT_ONCE = 8
 """Tables that are committed to side by side: commits mostly wait, for a catalog or an object store."""
-_LONGEST_REST_S = 10.0
-"""Between two tries at a table that fails."""
-
-
-@dataclass
-class _TableState:
-    committer: TableCommitter
-    pending: list[Announcement] = field(default_factory=list)
-    commits: int = 0
-    placed: bool = False
-    """Whether it is settled where the partitions begin that were there at the first look."""
-    partitions: dict[TopicPartition, int] = field(default_factory=dict)
-    """Where partitions begin that the ledger did not know when they were found."""
-    last: CommitResult | None = None
-    published_at: float = 0.0
-    settled_to: int = 0
-    """Announcements before this offset are settled, as last told."""
-    problems: tuple[str, ...] = ()
-    """As last told."""
-    failures: int = 0
-    """Commits that failed in a row."""
-    rests_until: float = 0.0
-
-    def is_due(self, now_s: float) -> bool:
-        return now_s >= self.rests_until and (bool(self.pending) or now_s - self.published_at > HEARTBEAT_S)
-
-    def failed(self) -> None:
-        self.failures += 1
-        self.rests_until = time.monotonic() + min(_LONGEST_REST_S, 2.0 ** min(self.failures - 1, 10))
+_PATIENCE_S = 1.0
+"""How long a turn waits for a slow table before it goes on with the others."""
+_FIRST_LOOK_S = 10.0
+_LAST_PATIENCE_S = 15.0
+"""For each of the last turns."""
+_MIRROR_REST_S = 10.0
+"""After the group's offsets could not be written. They are a mirror, and nothing waits for them."""
 
 
 class Committer:
@@ -79,23 +58,26 @@ class Committer:
         catalog: Catalog | None = None,
         name: str | None = None,
         turns: Turns | None = None,
+        mirror: Mirror | None = None,
     ) -> None:
-        """`turns` are shared with upkeep in the same process."""
+        """`turns` are shared with upkeep in the same process. `mirror` takes the place of the pipeline's group."""
         self._turns = turns or Turns()
         self.name = name or f"committer-{uuid.uuid4().hex[:8]}"
         self._pipeline = pipeline
         self._topics = Topics(pipeline.name)
         self._settings: dict[str, str | int | float | bool] = dict(settings)
         self._admin = AdminClient(self._settings)
-        self._outbox = Outbox(self._settings, "the committer")
+        self._telling = Telling(pipeline, self._settings, self.name)
+        self._beside = Beside(_MOST_AT_ONCE, "commit")
         self._catalog = catalog
-        self._tables: dict[str, _TableState] = {}
+        self._tables: dict[str, TableState] = {}
         self._tail: Tail | None = None
-        self._earlier: dict[str, LedgerState] | None = None
+        self._earlier: LastWords | None = None
         self._discovered_at = 0.0
         self._topic_ids: dict[str, str] = {}
-        self._group = GroupMirror(self._settings, pipeline.group)
+        self._group: Mirror = mirror or GroupMirror(self._settings, pipeline.group)
         self._mirrored: dict[TopicPartition, int] = {}
+        self._mirror_rests_until = 0.0
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop`; then commits what is announced by then. Kafka or catalog failing is waited out."""
@@ -106,7 +88,7 @@ class Committer:
             try:
                 self._await_announcements(stop)
                 began = time.monotonic()
-                self.turn()
+                self.turn(_PATIENCE_S)
                 delay_s = max(0.0, self._pipeline.lake.commit_interval_s - (time.monotonic() - began))
             except Outdated:
                 raise
@@ -124,17 +106,17 @@ class Committer:
         while self._tail is not None and not stop.is_set() and time.monotonic() < until:
             if any(state.pending for state in self._tables.values()):
                 return
-            for received in self._tail.poll(_POLL_S):
-                self._take(received.message)
+            self._take(self._tail.poll(_POLL_S))
 
     def _last_turns(self) -> None:
         """Everything announced before the stop is committed, so that a clean stop leaves no work to repeat."""
+        self._mirror_rests_until = 0.0
         for state in self._tables.values():
             state.rests_until = 0.0  # there is no later
         try:
             for _ in range(3):
-                self.turn()
-                if not any(state.pending for state in self._tables.values()):
+                self.turn(_LAST_PATIENCE_S)
+                if not any(state.waiting for state in self._tables.values()):
                     break
             else:
                 log.warning("committer stopped with announcements left for its successor")
@@ -145,31 +127,60 @@ class Committer:
             if self._tail is not None:
                 self._tail.close()
 
-    def turn(self) -> None:
+    def turn(self, patience_s: float = 30.0) -> None:
         """One commit interval: take in announcements, commit every table that has some, publish, mirror. A table that
-        fails rests for a while."""
+        fails rests for a while; one that takes longer than `patience_s` goes on beside the next turns."""
         self._open()
         self._discover()
         tail = self._follow()
-        if sum(len(s.pending) for s in self._tables.values() if not s.failures) < _MOST_PENDING:
-            while batch := tail.poll(0.0):
-                for received in batch:
-                    self._take(received.message)
+        while self._has_room() and (batch := tail.poll(0.0)):
+            self._take(batch)
         # Asked after the announcements came in: what was read of a topic made anew before is then known to be.
         named = {read.partition.topic for s in self._tables.values() for a in s.pending for read in a.ranges}
-        self._topic_ids.update(topic_ids(self._admin, named, deadline_s=5))
+        ids = topic_ids(self._admin, named, deadline_s=5)
+        self._topic_ids = {**self._topic_ids, **ids.known}  # a new one: commits under way read the old one
         settled_to = tail.next[self._topics.announcements, 0]
-        due = [state for state in self._tables.values() if state.is_due(time.monotonic())]
-        for state in due:
-            if state.pending:
-                show_waiting(state.committer.name)
-        with ThreadPoolExecutor(_MOST_AT_ONCE, "commit") as pool:
-            commits = {pool.submit(self._attempt, state, state.pending): state for state in due}
-            for done in as_completed(commits):
-                state = commits[done]
-                if self._settle(state, done, settled_to):
-                    pool.submit(self._expire, state.committer.name)
+        for state in self._tables.values():
+            if state.is_due(time.monotonic()) and not state.names_any(ids.unanswered):
+                self._begin(state, settled_to)
+        self._settle_within(patience_s)
         self._mirror()
+
+    def _begin(self, state: TableState, settled_to: int) -> None:
+        if state.pending:
+            show_waiting(state.name)
+        state.begins(self._beside.submit(self._attempt, state, tuple(state.pending)), settled_to)
+
+    def _settle_within(self, patience_s: float) -> None:
+        """Tells how commits went as they end; each is waited for until so long after it began."""
+        until = time.monotonic() + patience_s
+        expiries: list[Future[None]] = []
+        unheard: KafkaUnavailable | None = None
+        while True:
+            for state in self._tables.values():
+                if state.under_way is None or not state.under_way.result.done():
+                    continue
+                try:
+                    if self._settle(state):
+                        expiries.append(self._beside.submit(self._expire, state))
+                except KafkaUnavailable as error:  # the others' commits have landed, too
+                    unheard = error
+                    state.published_at = 0.0
+            running = [state.under_way for state in self._tables.values() if state.under_way is not None]
+            left_s = max((commit.began_s for commit in running), default=0.0) + patience_s - time.monotonic()
+            if left_s <= 0:
+                break
+            wait([commit.result for commit in running], left_s, FIRST_COMPLETED)
+        wait(expiries, max(0.0, until - time.monotonic()))
+        self._complain_of_slow_ones()
+        if unheard is not None:
+            raise unheard
+
+    def _complain_of_slow_ones(self) -> None:
+        for state in self._tables.values():
+            if (age_s := state.commit_age_s) > SLOW_S:
+                slow = f"a commit has been under way for {age_s:.0f} s: the catalog or the warehouse does not answer"
+                self._telling.complaint(state, slow, self._words().said.get(state.name))
 
     def _open(self) -> None:
         """Not in the constructor: a catalog that is down when the committer starts is waited for, as later on."""
@@ -177,43 +188,67 @@ class Committer:
             return
         lake = self._pipeline.lake
         try:
-            catalog = self._catalog = self._catalog or open_catalog(lake)
+            given = self._catalog
+            shared = given or open_catalog(lake)
+            own = given is None and not is_shared_by_threads(shared)
+            catalogs = {t.name: open_catalog(lake) if own else shared for t in self._pipeline.tables}
         except LakeError:
             for table in self._pipeline.tables:
                 show_problems(table.name, 1)
             raise
-        self._tables = {t.name: _TableState(TableCommitter(catalog, lake, t)) for t in self._pipeline.tables}
+        self._tables = {
+            t.name: TableState(TableCommitter(catalogs[t.name], lake, t), catalogs[t.name])
+            for t in self._pipeline.tables
+        }
 
-    def _take(self, announcement: object) -> None:
-        if not isinstance(announcement, Announcement):
-            log.warning("ignored a %s on the announcements topic", type(announcement).__name__)
-        elif announcement.table not in self._tables:
-            log.warning("ignored an announcement for table %s, which this pipeline lacks", announcement.table)
-        else:
-            state = self._tables[announcement.table]
-            # Of a table that fails only so many are kept: what is dropped is announced again, the ledger knows.
-            if not (state.failures and len(state.pending) >= _MOST_PENDING):
-                state.pending.append(announcement)
+    def _has_room(self) -> bool:
+        return sum(state.waiting for state in self._tables.values() if not state.is_stuck) < _MOST_PENDING
+
+    def _take(self, batch: Iterable[Received]) -> None:
+        for received in batch:
+            announcement = received.message
+            if not isinstance(announcement, Announcement):
+                log.warning("ignored a %s on the announcements topic", type(announcement).__name__)
+            elif announcement.table not in self._tables:
+                log.warning("ignored an announcement for table %s, which this pipeline lacks", announcement.table)
+            else:
+                state = self._tables[announcement.table]
+                # What is before it was settled by a committer before this one; another table is not so far.
+                is_news = received.offset >= state.settled_to
+                # Of a table that is stuck only so many are kept: what is dropped is announced again, the ledger knows.
+                if is_news and not (state.is_stuck and state.waiting >= _MOST_PENDING):
+                    state.pending.append(announcement)
 
     def _follow(self) -> Tail:
         """The announcements, from where the tables' ledgers are settled. A new table has none before the others'."""
         if self._tail is None:
-            start = min((state.announcements_next for state in self._published().values()), default=0)
-            tail = Tail(self._settings, {(self._topics.announcements, 0): start})
+            said, place = self._words().said, TopicPartition(self._topics.announcements, 0)
+            end = end_offsets(self._admin, {place}, read_committed=False).get(place)
+            if end is None:
+                raise KafkaUnavailable(f"no end offset of {place.topic} yet, which may be without a leader")
+            # Beyond the end it is another topic's: this one was made anew.
+            settled = {
+                name: words.announcements_next for name, words in said.items() if words.announcements_next <= end
+            }
+            start = min(settled.values(), default=0) if len(settled) == len(said) else 0
+            for name, state in self._tables.items():
+                state.settled_to = settled.get(name, start)
+            tail = Tail(self._settings, {(place.topic, place.partition): start})
             try:
-                backlog = tail.read_to_end(deadline_s=120)
+                for page in tail.pages_to_end():
+                    self._take(page)
+                    if not self._has_room():  # the rest is read in later turns
+                        break
             except HeadgateError:
                 tail.close()
+                for state in self._tables.values():
+                    state.pending.clear()
                 raise
-            for received in backlog:
-                self._take(received.message)
-            for state in self._tables.values():
-                state.settled_to = start
             self._tail = tail
         return self._tail
 
-    def _published(self) -> dict[str, LedgerState]:
-        """What committers before this one said last, per table."""
+    def _words(self) -> LastWords:
+        """What committers before this one said last."""
         if self._earlier is None:
             self._earlier = last_words(self._pipeline, self._settings)
         return self._earlier
@@ -223,130 +258,95 @@ class Committer:
         if time.monotonic() - self._discovered_at < self._pipeline.controller.discover_s and self._discovered_at:
             return
         everything = partitions_where(self._admin, self._pipeline.matches)
-        self._topic_ids.update(topic_ids(self._admin, {p.topic for p in everything}))
+        ids = topic_ids(self._admin, {p.topic for p in everything})
+        self._topic_ids = {**self._topic_ids, **ids.known}
+        self._words()  # before threads ask for them
+        for state in self._tables.values():
+            if state.last is None and state.first_look is None and state.under_way is None:
+                state.first_look = self._beside.submit(self._attempt, state, ())
+        until = time.monotonic() + _FIRST_LOOK_S
         for table in self._pipeline.tables:
+            state = self._tables[table.name]
             try:
-                self._place(self._tables[table.name], {p for p in everything if table.matches(p.topic)})
+                self._look(state, until)
+                self._place(state, {p for p in everything if table.matches(p.topic)})
             except (LakeError, KafkaUnavailable) as error:  # one table's trouble does not stop the others
                 log.warning("%s: new partitions wait: %s", table.name, error)
         self._discovered_at = time.monotonic()
 
-    def _place(self, state: _TableState, partitions: set[TopicPartition]) -> None:
+    def _look(self, state: TableState, until_s: float) -> None:
+        """The ledger as it is when this committer begins."""
+        if state.first_look is None:
+            return
+        try:
+            state.last = state.first_look.result(max(0.0, until_s - time.monotonic()))
+        except TimeoutError as error:
+            raise LakeError("the catalog or the warehouse does not answer") from error
+        finally:
+            if state.first_look.done():
+                state.first_look = None
+
+    def _place(self, state: TableState, partitions: set[TopicPartition]) -> None:
         """Where partitions begin that the ledger does not know."""
         if state.last is None:
-            state.last = self._attempt(state, [])
+            return  # not while its first commit is under way
         new_table = not state.placed and not state.last.ledger.next
-        if new_table and (said := self._published().get(state.committer.name)):
+        if new_table and (said := self._words().said.get(state.name)):
             # An earlier committer placed them and consumers may have read from there: its word stands.
-            state.partitions.update(said.following)
+            state.partitions = {**state.partitions, **said.following}
         new = partitions - state.last.ledger.next.keys() - state.partitions.keys()
         if new:
             if new_table and not state.partitions and self._pipeline.start_from == "latest":
-                origins = end_offsets(self._admin, new, self._pipeline.kafka.isolation == "read_committed")
+                origins = end_offsets(
+                    self._admin, new, read_committed=self._pipeline.kafka.isolation == "read_committed"
+                )
                 if missing := new - origins.keys():
                     raise KafkaUnavailable(f"no end offset of {len(missing)} partitions yet")
             else:  # it came up while we were looking, so all of it is new
                 origins = beginning_offsets(self._admin, new)
-            state.partitions.update(origins)
+            state.partitions = {**state.partitions, **origins}
             state.published_at = 0.0
         state.placed = True
 
-    def _settle(self, state: _TableState, commit: Future[CommitResult], settled_to: int) -> bool:
+    def _settle(self, state: TableState) -> bool:
         """Tells how a commit went; whether it is time to expire snapshots."""
+        done = state.ends()
         try:
-            result = commit.result()
+            result = done.result.result()
         except LakeError as error:  # one table's trouble does not stop the others
             log.warning("committer: %s", error)
-            state.failed()
-            self._complain(state, str(error))
+            state.failed(done)
+            self._telling.complaint(state, str(error), self._words().said.get(state.name))
             return False
-        state.pending.clear()
         state.failures = 0
         state.last = result
-        self._publish(state, result, settled_to)
-        show_settled(state.committer.name)
-        if not result.committed:
-            return False
-        state.commits += 1
+        state.settled_to = done.settled_to
+        state.commits += bool(result.committed)
+        self._telling.result(state, result)
+        show_settled(state.name)
         often = max(1, min(_EXPIRE_EVERY, snapshots_to_keep(self._pipeline.lake, result.ledger) // 2))
-        return (state.commits - 1) % often == 0  # after the first one of a life, too: lives may be short
+        return bool(result.committed) and state.is_time_to_expire(often)
 
-    def _expire(self, name: str) -> None:
+    def _expire(self, state: TableState) -> None:
         """Upkeep must never cost a commit."""
-        assert self._catalog is not None
-        for table in (name, name + REJECTED_SUFFIX):
-            try:
-                expire_snapshots(self._catalog, table, self._pipeline.lake)
-            except Exception:  # catalogs fail in ways of their own
-                log.exception("expiry of %s failed; it is tried again later", table)
+        with self._turns.of(state.name):
+            for suffix in ("", REJECTED_SUFFIX, SKIPPED_SUFFIX):
+                try:
+                    expire_snapshots(state.catalog, state.name + suffix, self._pipeline.lake)
+                except Exception:  # catalogs fail in ways of their own
+                    log.exception("expiry of %s%s failed; it is tried again later", state.name, suffix)
 
-    def _attempt(self, state: _TableState, pending: list[Announcement]) -> CommitResult:
+    def _attempt(self, state: TableState, pending: Sequence[Announcement]) -> CommitResult:
         """Catalogs and file systems fail in ways of their own; here they become one."""
-        said = self._published().get(state.committer.name)
-        existed = state.last.exists if state.last is not None else said is not None and said.exists
+        existed = state.last.exists if state.last is not None else self._words().existed(state.name)
         try:
-            with self._turns.of(state.committer.name):
+            with self._turns.of(state.name):
                 return state.committer.commit(pending, state.partitions, self._topic_ids, existed)
-        except HeadgateError:
+        except LakeError:
             raise
         except Exception as error:
-            log.debug("commit to %s", state.committer.name, exc_info=True)
-            raise LakeError(f"cannot commit to {state.committer.name}: {error!r}; trying again") from error
-
-    def _publish(self, state: _TableState, result: CommitResult, settled_to: int) -> None:
-        table, now_ms = state.committer.name, int(time.time() * 1000)
-        verdicts = [Verdict(a.id, a.consumer_id, a.incarnation, True, "") for a in (*result.committed, *result.already)]
-        for refused in result.refused:
-            a = refused.announcement
-            log.warning("refused %s of consumer %d for %s: %s", a.id, a.consumer_id, table, refused.reason)
-            verdicts.append(Verdict(a.id, a.consumer_id, a.incarnation, False, refused.reason))
-        state.settled_to = settled_to
-        self._tell(state, result, tuple(verdicts), tuple(map(_made_anew, sorted(result.made_anew))))
-        if result.committed or result.refused:
-            self._outbox.send(self._topics.commits, report(self.name, table, result, now_ms, self._pipeline.slo))
-        self._outbox.flush()
-        reach("commit.published")
-
-    def _complain(self, state: _TableState, problem: str) -> None:
-        """Commits fail: says so, with the ledger as it was last known, for whoever looks at the status."""
-        due = time.monotonic() - state.published_at > HEARTBEAT_S
-        if state.last is not None:
-            if due:
-                self._tell(state, state.last, (), (problem,))
-            return
-        show_problems(state.committer.name, 1)
-        if due and (said := self._published().get(state.committer.name)):
-            now_ms = int(time.time() * 1000)
-            repeated = replace(said, at_ms=now_ms, committer=self.name, verdicts=(), problems=(problem,))
-            self._outbox.send(self._topics.ledger, repeated, key=said.table)
-            state.published_at = time.monotonic()
-
-    def _tell(
-        self, state: _TableState, result: CommitResult, verdicts: tuple[Verdict, ...], problems: tuple[str, ...]
-    ) -> None:
-        table = state.committer.name
-        message = LedgerState(
-            table=table,
-            at_ms=int(time.time() * 1000),
-            committer=self.name,
-            sequence=result.ledger.sequence,
-            snapshot_id=result.snapshot_id,
-            exists=result.exists,
-            positions=tuple(
-                Landed(p.topic, p.partition, at)
-                for p, at in sorted(result.ledger.next.items())
-                if p.topic not in result.made_anew
-            ),
-            verdicts=verdicts,
-            announcements_next=state.settled_to,
-            problems=problems,
-        )
-        for problem in set(problems) - set(state.problems):
-            log.error("%s: %s", table, problem)
-        state.problems = problems
-        show_problems(table, len(problems))
-        self._outbox.send(self._topics.ledger, message, key=table)
-        state.published_at = time.monotonic()
+            log.debug("commit to %s", state.name, exc_info=True)
+            raise LakeError(f"cannot commit to {state.name}: {error!r}; trying again") from error
 
     def _mirror(self) -> None:
         """The group's offsets in Kafka follow the lake; with several tables per topic, the slowest one counts."""
@@ -358,19 +358,12 @@ class Committer:
                 if partition.topic not in state.last.made_anew:
                     positions[partition] = min(following, positions.get(partition, following))
         changed = {p: at for p, at in positions.items() if self._mirrored.get(p) != at}
-        if not changed:
+        if not changed or time.monotonic() < self._mirror_rests_until:
             return
         try:
             self._group.write(changed)
             self._mirrored.update(changed)
             reach("commit.mirrored")
         except KafkaUnavailable as error:
-            log.warning("%s; tried again after the next commit", error)
-
-
-def _made_anew(topic: str) -> str:
-    return (
-        f"topic {topic} was deleted and made anew: its offsets began again, so its records cannot be told from those "
-        f"the lake holds and are not read. Ingest it under another name or into another table; if it was moved with "
-        f"its offsets, say so with: headgate maintain FILE --same-topic {topic}"
-    )
+            self._mirror_rests_until = time.monotonic() + _MIRROR_REST_S
+            log.warning("%s; tried again in %g s", error, _MIRROR_REST_S)

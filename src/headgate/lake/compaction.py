@@ -135,6 +135,7 @@ def compact(
         if table is None or is_stopped():
             break
         waiting.append(_Rewritten(group, _rewrite(table, group)))
+        pa.default_memory_pool().release_unused()  # or Arrow keeps the rows' memory, several times the committer's own
         reach("compact.written")
         if number % _GROUPS_PER_COMMIT == 0 or number == len(groups):
             done = done.plus(_exchange(catalog, name, lake, waiting, turn))

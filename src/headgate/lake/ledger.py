@@ -104,7 +104,9 @@ def read_ledger(table: Table) -> Ledger:
     carrier = ledger_snapshot(table)
     if carrier is not None:
         return decode_ledger(summary(carrier)[LEDGER])
-    if MANAGED in table.properties and table.current_snapshot() is not None:
+    # Not by its current snapshot: a table that lost that one as well has lost its ledger all the more.
+    had_snapshots = table.current_snapshot() is not None or getattr(table.metadata, "last_sequence_number", 0) > 0
+    if MANAGED in table.properties and had_snapshots:
         raise LakeError(
             f"table {'.'.join(table.name())}: no snapshot carries the ledger any more, so where to go on is unknown; "
             f"roll back to a snapshot whose summary has '{LEDGER}', or restore one"

@@ -8,6 +8,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import AssertRefSnapshotId, UpdatesAndRequirements
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
 
 from headgate.config.pipeline import Lake
@@ -25,6 +26,8 @@ _MET_ANOTHER = (CommitFailedException, ValueError)
 """Somebody else did upkeep, or a commit, meanwhile. PyIceberg looks at the table again before it commits, and may find
 then that what is to be removed is gone already."""
 _MOST_ATTEMPTS = 10
+_MOST_EXPIRIES = 3
+"""Tries at one expiry; the next one comes soon."""
 _FEWEST_SNAPSHOTS = 5
 _MOST_POSITIONS = 50_000
 """Positions in all ledgers of a table together: about 1.5 MB of metadata."""
@@ -58,25 +61,38 @@ def expirable(table: Table, lake: Lake) -> list[int]:
 
 def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
     """Forgets those that are `expirable`."""
-    table = load_table(catalog, name)
-    if table is None:
-        return 0
-    expired = expirable(table, lake)
-    if expired:
-        keep_skips(catalog, lake, table, expired)
-    try:
-        for tag, carrier in _carriers(table).items():
-            ref = table.refs().get(tag)
-            if ref is None or ref.snapshot_id != carrier.snapshot_id:
-                # Rolled back, or dropped: without the tag, expiry could cut off the way to what is now in force.
-                ManageSnapshots(Attempt(table, autocommit=True)).create_tag(carrier.snapshot_id, tag).commit()
-                table.refresh()
+    for _ in range(_MOST_EXPIRIES):
+        table = load_table(catalog, name)
+        if table is None:
+            return 0
+        expired = expirable(table, lake)
         if expired:
-            ExpireSnapshots(Attempt(table, autocommit=True)).by_ids(expired).commit()
-    except _MET_ANOTHER as error:
-        log.info("expiry of %s met another commit; it will happen after the next ones: %.200s", name, error)
-        return 0
-    return len(expired)
+            keep_skips(catalog, lake, table, expired)
+        try:
+            for tag, carrier in _carriers(table).items():
+                ref = table.refs().get(tag)
+                if ref is None or ref.snapshot_id != carrier.snapshot_id:
+                    # Rolled back, or dropped: without the tag, expiry could cut off the way to what is now in force.
+                    ManageSnapshots(Attempt(table, autocommit=True)).create_tag(carrier.snapshot_id, tag).commit()
+                    table.refresh()
+            if expired:
+                _Expiry(Attempt(table, autocommit=True)).by_ids(expired).commit()
+            return len(expired)
+        except _MET_ANOTHER as error:
+            log.info("expiry of %s met another commit, looking again: %.200s", name, error)
+    log.info("expiry of %s will happen after the next commits", name)
+    return 0
+
+
+class _Expiry(ExpireSnapshots):
+    """Only while all branches and tags are what they were when it was decided. A catalog carries out what was staged on
+    the table as it is by then: were it rolled back meanwhile to a snapshot that goes, its main branch would go, too."""
+
+    def _commit(self) -> UpdatesAndRequirements:
+        updates, requirements = super()._commit()
+        refs = self._transaction.table_metadata.refs
+        as_seen = (AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in refs.items())
+        return updates, (*requirements, *as_seen)
 
 
 def release_replaced(catalog: Catalog, name: str, lake: Lake) -> int:

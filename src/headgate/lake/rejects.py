@@ -6,11 +6,8 @@ the two, whoever commits to the main table next finishes it first.
 """
 
 import json
-from collections.abc import Iterable
 
-import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
-from pyiceberg.io import FileIO
 from pyiceberg.table import Table, Transaction
 
 from headgate.config.pipeline import Lake
@@ -18,6 +15,7 @@ from headgate.config.table import REJECTED_SUFFIX
 from headgate.errors import LakeError
 from headgate.lake.landing import Mark, land
 from headgate.lake.ledger import REJECTS, ledger_snapshot, summary
+from headgate.lake.readable import unreadable_files
 
 REJECTED_SPARK_SCHEMA = json.dumps(
     {
@@ -68,15 +66,3 @@ def promised_rejects(table: Table) -> list[str]:
     """The reject files that the newest ledger snapshot of a main table speaks of."""
     carrier = ledger_snapshot(table)
     return [] if carrier is None else list(json.loads(summary(carrier).get(REJECTS, "[]")))
-
-
-def unreadable_files(io: FileIO, paths: Iterable[str]) -> dict[str, str]:
-    """Which of these are gone or are no Parquet files, and why."""
-    found = {}
-    for path in paths:
-        try:
-            with io.new_input(path).open() as stream:
-                pq.read_schema(stream)
-        except (OSError, ValueError) as error:
-            found[path] = str(error)
-    return found

@@ -1,11 +1,10 @@
-"""Opening the catalog, creating tables, and the names and places of what belongs to a table."""
+"""Creating tables, and the names and places of what belongs to a table."""
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import PartitionField as IcebergPartitionField
 from pyiceberg.partitioning import PartitionSpec
@@ -14,7 +13,6 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
 from headgate.config.pipeline import Lake, PartitionField
-from headgate.config.secrets import Redactor
 from headgate.errors import LakeError
 from headgate.lake.ledger import MANAGED
 from headgate.lake.spark_types import iceberg_schema
@@ -26,21 +24,6 @@ _TRANSFORMS: dict[str, Transform[Any, Any]] = {
     "day": DayTransform(),
     "hour": HourTransform(),
 }
-
-
-def open_catalog(lake: Lake) -> Catalog:
-    uri = lake.catalog.get("uri", "")
-    if uri.startswith("sqlite:///"):
-        Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-    try:
-        return load_catalog(lake.catalog_name, **lake.catalog_properties)
-    except ModuleNotFoundError as error:
-        extra = " (pip install headgate[postgres])" if uri.startswith("postgresql") else ""
-        raise LakeError(f"the catalog needs the Python package {error.name}: install it{extra}") from error
-    except Exception as error:
-        first = (str(error) or repr(error)).splitlines()[0]  # databases add pages of advice
-        said = Redactor(frozenset(lake.secret_texts()))(first)
-        raise LakeError(f"cannot open the catalog: {said}; check lake.catalog") from error
 
 
 def table_location(lake: Lake, table: str) -> str:

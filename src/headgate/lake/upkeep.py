@@ -12,10 +12,11 @@ from pyiceberg.catalog import Catalog
 
 from headgate.config.pipeline import Lake, Pipeline
 from headgate.config.table import REJECTED_SUFFIX, SKIPPED_SUFFIX
+from headgate.lake.catalogs import open_catalog
 from headgate.lake.compaction import NOBODY_ELSE, Compaction, compact, plan_compaction
 from headgate.lake.maintenance import expirable, expire_snapshots, release_replaced
 from headgate.lake.sweep import Sweep, sweep_orphans
-from headgate.lake.tables import load_table, open_catalog
+from headgate.lake.tables import load_table
 from headgate.lake.turns import Turns
 
 log = logging.getLogger(__name__)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
 
@@ -18,8 +19,20 @@ SILENT_S = 4 * HEARTBEAT_S
 """Who has not spoken for so long is not at work."""
 
 
-def last_words(pipeline: Pipeline, settings: Mapping[str, str | int | float | bool]) -> dict[str, LedgerState]:
+@dataclass(frozen=True, slots=True)
+class LastWords:
     """Of each of the pipeline's tables."""
+
+    said: dict[str, LedgerState]
+    unread: frozenset[str]
+    """Tables of which another release of Headgate spoke last, in messages that this one does not read."""
+
+    def existed(self, table: str) -> bool:
+        """Of what cannot be read it is assumed: a table that is gone is worse made again than asked about."""
+        return self.said[table].exists if table in self.said else table in self.unread
+
+
+def last_words(pipeline: Pipeline, settings: Mapping[str, str | int | float | bool]) -> LastWords:
     topic = Topics(pipeline.name).ledger
     tail = Tail(settings, {(topic, 0): BEGINNING})
     try:
@@ -27,7 +40,8 @@ def last_words(pipeline: Pipeline, settings: Mapping[str, str | int | float | bo
     finally:
         tail.close()
     tables = {table.name for table in pipeline.tables}
-    return {w.table: w for w in words if isinstance(w, LedgerState) and w.table in tables}
+    said = {w.table: w for w in words if isinstance(w, LedgerState) and w.table in tables}
+    return LastWords(said, frozenset(tables & tail.unread_keys[topic] - said.keys()))
 
 
 def begin_anew(pipeline: Pipeline, settings: Mapping[str, str], catalog: Catalog, table: str) -> None:
@@ -36,10 +50,11 @@ def begin_anew(pipeline: Pipeline, settings: Mapping[str, str], catalog: Catalog
         raise LakeError(f"{table} is not one of the pipeline's tables; nothing was changed")
     if load_table(catalog, table) is not None:
         raise LakeError(f"{table} is in the catalog; drop or rename it first, or give the pipeline another name for it")
-    said = last_words(pipeline, settings).get(table)
-    if said is None or not said.exists:
+    words = last_words(pipeline, settings)
+    if not words.existed(table):
         return
-    if time.time() - said.at_ms / 1000 < SILENT_S:
+    said = words.said.get(table)
+    if said is not None and time.time() - said.at_ms / 1000 < SILENT_S:
         raise LakeError(
             f"a committer is at work, or was a moment ago: stop the pipeline, wait {SILENT_S:g} s, try again"
         )
@@ -52,7 +67,7 @@ def begin_anew(pipeline: Pipeline, settings: Mapping[str, str], catalog: Catalog
         exists=False,
         positions=(),
         verdicts=(),
-        announcements_next=said.announcements_next,
+        announcements_next=said.announcements_next if said is not None else 0,
     )
     outbox = Outbox(settings, "headgate maintain")
     outbox.send(Topics(pipeline.name).ledger, nothing, key=table)

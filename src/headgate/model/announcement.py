@@ -5,6 +5,10 @@ from dataclasses import dataclass
 
 from headgate.model.partition import Range, TopicPartition
 
+RETENTION, GAP = "retention", "gap"
+"""Why Kafka skipped offsets: it deleted them before they were read; or there is no record to read, and nothing is lost
+(compaction, transaction markers, aborted records)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Skip:
@@ -16,7 +20,7 @@ class Skip:
     offsets: int
     """How many of [start, end) are skipped; fewer than end - start where compaction left records between."""
     reason: str
-    """"retention" (deleted before it was read) or "gap" (compaction, transaction markers, aborted records)."""
+    """RETENTION or GAP."""
 
     @property
     def is_whole(self) -> bool:

@@ -296,8 +296,12 @@ class CycleRecord:
     error: str
 
     @property
+    def busy_s(self) -> float:
+        return self.gather_s + self.process_s + self.announce_s
+
+    @property
     def throughput_bytes_per_s(self) -> float:
-        total_s = self.gather_s + self.process_s + self.announce_s + self.wait_s
+        total_s = self.busy_s + self.wait_s
         return self.payload_bytes / total_s if total_s > 0 else 0.0
 
 
