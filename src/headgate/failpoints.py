@@ -21,6 +21,7 @@ STEPS = (
     "command.persisted",
     "command.acknowledged",
     "commit.checked",
+    "commit.staged",
     "commit.committed",
     "commit.rejects-landed",
     "commit.published",
@@ -33,6 +34,8 @@ STEPS = (
     "handover.consumers-deleted",
     "compact.written",
     "compact.committed",
+    "expire.committed",
+    "sweep.deleted",
 )
 ACTIONS = ("kill", "stop", "raise")
 

@@ -308,7 +308,7 @@ def catalog_locked(run: SoakRun, chance: random.Random) -> Pauses:
 def kill_maintain(run: SoakRun, chance: random.Random) -> Pauses:
     """At a step of compaction, or at any moment of it."""
     points = run.home / f"failpoints-of-maintain-{chance.randrange(1 << 30)}"
-    step = chance.choice((None, *_of("compact.")))
+    step = chance.choice((None, *_of("compact.", "expire.", "sweep.")))
     if step is not None:
         failpoints.arm(points, step, "kill")
     command = run.maintain(points)

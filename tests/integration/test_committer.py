@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -25,7 +25,7 @@ from headgate.errors import LakeError
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.internal_topics import ensure_topics
 from headgate.kafka.java_programs import run_kafka_tool
-from headgate.kafka.offsets import group_offsets
+from headgate.kafka.offsets import TopicIds, group_offsets, topic_ids
 from headgate.lake.catalogs import open_catalog
 from headgate.lake.commit import TableCommitter
 from headgate.lake.committer import Committer
@@ -356,6 +356,92 @@ def test_a_table_whose_commit_takes_long_holds_up_no_other(
         assert (ledger(run), ledger(run, "lake.well")) == ({0: 3}, {0: 3})
 
 
+class HangingCatalog(SqlCatalog):
+    """A real catalog that does not answer for one table."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self.may_go = threading.Event()
+
+    def load_table(self, identifier: Any) -> Table:
+        if "t" in identifier[-1:] or identifier == "lake.t":
+            assert self.may_go.wait(120)
+        return super().load_table(identifier)
+
+
+def test_a_table_that_cannot_be_looked_at_holds_up_no_other_and_is_told(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("committer", "table_state"):
+        monkeypatch.setattr(f"headgate.lake.{module}.SLOW_S", 0.1)
+    tables = [{"name": "lake.t"}, {"name": "lake.well"}]
+    with PipelineRun(tmp_path, broker, spark, tables, {"t": 1}) as run:
+        first = made(run, 0, 0, 2), made(run, 0, 0, 2, table="lake.well")
+        send(run, *first)
+        settle(run, Committer(run.pipeline, run.settings), *first)
+        catalog = HangingCatalog("headgate", **run.pipeline.lake.catalog_properties)
+        committer = Committer(run.pipeline, run.settings, catalog)
+        late = made(run, 0, 2, 3)
+        send(run, late)
+        try:
+            for at in range(2, 5):
+                well = made(run, 0, at, at + 1, table="lake.well")
+                send(run, well)
+                eventually(lambda: has_verdict(run, committer, well), "the other table's verdict")  # noqa: B023
+            assert "does not answer" in problem_told_by(committer, run, "lake.t", patience_s=0.2)
+            assert late.id not in verdicts(run)
+        finally:
+            catalog.may_go.set()
+        assert settle(run, committer, late)[late.id].accepted
+        assert (ledger(run), ledger(run, "lake.well")) == ({0: 3}, {0: 5})
+
+
+def test_where_a_new_table_begins_is_not_forgotten_by_a_committer_that_cannot_look_at_it(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}, start_from="latest") as run:
+        run.produce("t", [b"x"] * 3)
+        place = TopicPartition(run.topic("t"), 0)
+        Committer(run.pipeline, run.settings).turn()
+        assert told(run)[-1].following == {place: 3}
+        run.produce("t", [b"x"] * 4)
+        catalog = InterruptedCatalog("headgate", **run.pipeline.lake.catalog_properties)
+        catalog.broken = True
+        second = Committer(run.pipeline, run.settings, catalog)
+        assert "told to fail" in problem_told_by(second, run, "lake.t")
+        assert all(words.following == {place: 3} for words in told(run))
+        landed = made(run, 0, 3, 7)
+        send(run, landed)
+        assert settle(run, Committer(run.pipeline, run.settings), landed)[landed.id].accepted
+
+
+def test_a_topic_that_nobody_describes_keeps_only_what_names_it_waiting(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headgate.lake.table_state.SLOW_S", 0.1)
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1, "silent": 1}) as run:
+        first = made(run, 0, 0, 2)
+        committer = Committer(run.pipeline, run.settings)
+        send(run, first)
+        settle(run, committer, first)
+
+        def deny(admin: AdminClient, topics: Iterable[str], deadline_s: float = 15) -> TopicIds:
+            ids = topic_ids(admin, topics, deadline_s)
+            denied = {name: "not authorized" for name in ids.known if name == run.topic("silent")}
+            return TopicIds({name: known for name, known in ids.known.items() if name not in denied}, denied)
+
+        short = announce((run.topic("silent"), 0, 0, 1))
+        path = write_file(Path(table_location(run.pipeline.lake, "lake.t")) / "data/silent.parquet", short.ranges)
+        held, well = replace(short, files=(path,)), made(run, 0, 2, 4)
+        with monkeypatch.context() as denying:
+            denying.setattr("headgate.lake.committer.topic_ids", deny)
+            send(run, held, well)
+            assert settle(run, committer, well)[well.id].accepted
+            assert "do not describe it: not authorized" in problem_told_by(committer, run, "lake.t")
+            assert held.id not in verdicts(run)
+        assert settle(run, committer, held)[held.id].accepted
+
+
 def has_verdict(run: PipelineRun, committer: Committer, announcement: Announcement) -> bool:
     committer.turn(patience_s=0.2)
     return announcement.id in verdicts(run)
@@ -615,7 +701,7 @@ def test_what_can_never_be_committed_is_refused_with_the_reason_and_stands_in_no
             "Iceberg has no type": made(run, 0, 0, 2, schema=spark_schema(("span", "interval day"))),
             "files cannot be read": replace(made(run, 0, 0, 2), files=(str(tmp_path / "nothing.parquet"),)),
             "rejected files cannot be read": made(run, 0, 0, 2, rejected_files=(str(tmp_path / "nothing.parquet"),)),
-            "cannot be read: ('": made(run, 0, 0, 2, rejected_files=(str(tmp_path / "pipeline.yaml"),)),
+            "pipeline.yaml: ": made(run, 0, 0, 2, rejected_files=(str(tmp_path / "pipeline.yaml"),)),
             "its files cannot be read: ": with_nanoseconds(made(run, 0, 0, 2)),
             "column value is string in the table and int in the files": made(
                 run, 0, 0, 2, schema=spark_schema().replace('"value", "type": "string"', '"value", "type": "integer"')

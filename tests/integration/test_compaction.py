@@ -44,6 +44,7 @@ from headgate.lake.upkeep import Maintainer, maintain
 from headgate.lake.verify import verify_table
 from headgate.model import Range, TopicPartition
 from tests.announcements import announce, spark_schema, write_file
+from tests.eventually import eventually
 from tests.integration.test_committer import InterruptedCatalog
 
 T0 = TopicPartition("t", 0)
@@ -247,6 +248,30 @@ def test_a_compaction_killed_in_the_middle_costs_nothing_and_the_next_one_goes_o
     lake.assert_exact()
 
 
+@pytest.mark.parametrize(("step", "left"), [("expire.committed", 3), ("sweep.deleted", 2)])
+def test_an_expiry_or_a_sweep_killed_in_the_middle_costs_nothing_and_the_next_one_goes_on(
+    tmp_path: Path, step: str, left: int
+) -> None:
+    lake = Lake(tmp_path, keep_snapshots=2)
+    lake.commit(6)
+    orphans = [lake.folder / "data" / f"orphan-{n}.parquet" for n in range(3)]
+    for orphan in orphans:
+        orphan.touch()
+        os.utime(orphan, (0, 0))
+    armed = tmp_path / "failpoints"
+    failpoints.arm(armed, step)
+    command = [sys.executable, "-m", "headgate.cli.main", "maintain", str(lake.file), "--apply"]
+    killed = subprocess.run(
+        command, env={**os.environ, failpoints.ENVIRONMENT: str(armed)}, capture_output=True, timeout=120
+    )
+    assert killed.returncode == -9
+    assert sum(orphan.exists() for orphan in orphans) == left
+    lake.assert_exact()
+    subprocess.run(command, capture_output=True, timeout=120, check=True)
+    assert not any(orphan.exists() for orphan in orphans)
+    lake.assert_exact()
+
+
 def test_a_sweep_knows_files_in_use_by_whichever_path_their_writer_reached_the_warehouse(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.commit(2)
@@ -310,6 +335,7 @@ def test_it_waits_for_its_turn_where_committer_and_upkeep_share_a_process(tmp_pa
     with turns:
         waiting = threading.Thread(target=compact, args=(lake.catalog, NAME, lake.pipeline.lake, turns))
         waiting.start()
+        eventually(lambda: list(tmp_path.rglob("compacted-*")), "it has planned, and waits for its turn")
         lake.commit(2)  # whoever holds the turn commits without a conflict, however long it takes
         assert len(lake.files()) == 8
     waiting.join(60)

@@ -1,5 +1,7 @@
 """What may happen between a look at a table and the commit that follows: rollbacks, lost answers, files that go."""
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from headgate.lake.ledger import read_ledger
 from headgate.lake.maintenance import expirable, expire_snapshots
 from headgate.lake.readable import unreadable_files
 from headgate.model import Skip, TopicPartition
-from tests.announcements import announce, write_file
+from tests.announcements import announce, spark_schema, write_file
 
 T0 = TopicPartition("t", 0)
 Step = Any
@@ -165,6 +167,56 @@ def test_files_that_are_gone_or_damaged_are_told_from_a_storage_that_does_not_an
     assert found.keys() == {*wrong, "nonsense://x"}
     with pytest.raises(LakeError, match="no answer from the storage"):
         unreadable_files(Away(), [str(tmp_path / "away.parquet")])
+
+
+def test_files_that_grew_too_old_while_a_commit_hung_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may be swept at any time from then on."""
+    side = Lakeside(tmp_path)
+    side.commit(0, 2)
+    now_s = time.time
+
+    def freeze(step: str) -> None:
+        if step == "commit.staged":
+            monkeypatch.setattr("time.time", lambda: now_s() + side.lake.orphan_age_s)
+
+    monkeypatch.setattr("headgate.lake.commit.reach", freeze)
+    result = side.commit(2, 4)
+    assert "its files may be swept" in result.refused[0].reason
+    assert side.table.scan().to_arrow().num_rows == 2
+
+
+# Schemas
+
+
+def test_a_schema_that_does_not_go_with_the_table_s_is_refused_and_stands_in_nobody_s_way(tmp_path: Path) -> None:
+    def keyed(key: str) -> Any:
+        kind = {"type": "map", "keyType": key, "valueType": "string", "valueContainsNull": True}
+        schema = json.loads(spark_schema())
+        schema["fields"].append({"name": "m", "type": kind, "nullable": True, "metadata": {}})
+        return json.dumps(schema)
+
+    side = Lakeside(tmp_path)
+    side.commit(0, 2, schema=keyed("integer"))
+    wider = side.commit(2, 4, schema=keyed("long"))
+    assert "column m.key is int in the table and long in the files" in wider.refused[0].reason
+    assert len(side.commit(2, 4, schema=keyed("integer")).committed) == 1
+
+
+def test_of_two_that_bring_the_same_column_with_different_types_the_second_is_refused(tmp_path: Path) -> None:
+    side = Lakeside(tmp_path)
+    side.commit(0, 2)
+    offered = []
+    for start, kind, values in ((2, "integer", pa.array([1, 2], pa.int32())), (4, "string", pa.array(["a", "b"]))):
+        ranges = ("t", 0, start, start + 2)
+        path = write_file(tmp_path / f"lake/t/data/{kind}.parquet", announce(ranges).ranges, {"n": values})
+        offered.append(announce(ranges, files=(path,), schema=spark_schema(("n", kind))))
+    result = side.committer.commit(offered, {T0: 0})
+    assert result.committed == (offered[0],)
+    (refused,) = result.refused
+    assert refused.announcement == offered[1]
+    assert "its schema does not go with the table's" in refused.reason
 
 
 def test_announcements_wait_while_the_storage_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

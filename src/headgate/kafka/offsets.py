@@ -46,25 +46,26 @@ class TopicIds:
 
     known: dict[str, str] = field(default_factory=dict)
     """Without topics that are gone."""
-    unanswered: frozenset[str] = frozenset()
-    """Of these nothing is known this time."""
+    unanswered: dict[str, str] = field(default_factory=dict)
+    """Of these nothing is known this time, and why."""
 
 
 def topic_ids(admin: AdminClient, topics: Iterable[str], deadline_s: float = 15) -> TopicIds:
     names = sorted(topics)
     if not names:
         return TopicIds()
-    found, unanswered = {}, set()
+    found, unanswered = {}, {}
+    until_s = time.monotonic() + deadline_s + 5
     for name, future in admin.describe_topics(TopicCollection(names), request_timeout=deadline_s).items():
         try:
-            described = future.result(deadline_s + 5)
+            described = future.result(max(0.0, until_s - time.monotonic()))
             found[name] = str(described.topic_id)
             _let_go_of_id(described)
         except (KafkaException, TimeoutError) as error:
             if not _is_about_nothing(error):
                 log.info("no description of topic %s this time: %s", name, _told(error))
-                unanswered.add(name)
-    return TopicIds({name: known for name, known in found.items() if known != _NO_ID}, frozenset(unanswered))
+                unanswered[name] = _told(error)
+    return TopicIds({name: known for name, known in found.items() if known != _NO_ID}, unanswered)
 
 
 def _is_about_nothing(error: Exception) -> bool:
@@ -130,9 +131,10 @@ def _offsets(
         request = {KafkaTopicPartition(p.topic, p.partition): spec for p in some}
         answers |= admin.list_offsets(request, isolation_level=level, request_timeout=deadline_s)
     found = {}
+    until_s = time.monotonic() + deadline_s + 5
     for asked, future in answers.items():
         try:
-            offset = future.result(deadline_s + 5).offset
+            offset = future.result(max(0.0, until_s - time.monotonic())).offset
         except (KafkaException, TimeoutError) as error:
             log.info("no offset of %s[%d] this time: %s", asked.topic, asked.partition, _told(error))
             continue

@@ -3,9 +3,10 @@
 from functools import partial
 from pathlib import Path
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import AVAILABLE_CATALOGS, Catalog, CatalogType, load_catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
+from requests import Session
 from sqlalchemy.engine import make_url
 
 from headgate.config.pipeline import Lake
@@ -15,9 +16,29 @@ from headgate.errors import LakeError
 _ANSWER_S = 60.0
 """Longest silence of a catalog before it counts as a failure, which is waited out."""
 _LIBPQ = ("postgresql", "postgresql+psycopg2", "postgresql+psycopg")
-_POSTGRES_DEADLINES = {"connect_timeout": "10", "tcp_user_timeout": f"{1000 * _ANSWER_S:.0f}"}
+_POSTGRES_DEADLINES = {
+    "connect_timeout": "10",
+    "tcp_user_timeout": f"{1000 * _ANSWER_S:.0f}",
+    # While an answer is waited for, nothing is sent that could go unacknowledged, so it is asked now and then.
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
 
 _SQLITE = "sqlite:///"
+
+
+class PromptRestCatalog(RestCatalog):
+    """Every request has a deadline, also those with which it begins; there is no setting for that. Only tokens of
+    `auth.type: oauth2` are asked for elsewhere, without one."""
+
+    def _config_headers(self, session: Session) -> None:
+        """What is called first with every new session."""
+        session.request = partial(session.request, timeout=_ANSWER_S)  # type: ignore[method-assign]
+        super()._config_headers(session)
+
+
+AVAILABLE_CATALOGS[CatalogType.REST] = lambda name, properties: PromptRestCatalog(name, **properties)
 
 
 def open_catalog(lake: Lake) -> Catalog:
@@ -29,10 +50,7 @@ def open_catalog(lake: Lake) -> Catalog:
         properties = lake.catalog_properties
         if uri.startswith("postgresql"):
             properties["uri"] = _with_deadlines(uri)
-        catalog = load_catalog(lake.catalog_name, **properties)
-        if isinstance(catalog, RestCatalog):  # it has no setting for this
-            catalog._session.request = partial(catalog._session.request, timeout=_ANSWER_S)  # type: ignore[method-assign]
-        return catalog
+        return load_catalog(lake.catalog_name, **properties)
     except ModuleNotFoundError as error:
         extra = " (pip install headgate[postgres])" if uri.startswith("postgresql") else ""
         raise LakeError(f"the catalog needs the Python package {error.name}: install it{extra}") from error

@@ -137,18 +137,25 @@ class TableCommitter:
                 )
             reach("commit.checked")
             try:
-                table = self._attempt(table, sorted_)
-            except (CommitFailedException, CommitStateUnknownException) as error:
-                conflicts += 1
-                log.info("commit to %s was refused, looking at the ledger again: %s", self.name, error)
-                time.sleep(random.uniform(0, min(1.0, 0.02 * 2**attempt)))
-                continue
+                staged = self._stage(table, sorted_)
             except Exception as error:  # PyIceberg, PyArrow and file systems each have their own
                 found = self._misfits(table, sorted_.fresh)
                 if not found:
                     raise LakeError(f"cannot commit to {self.name}: {error}") from error
                 unreadable.update(found)
                 continue
+            reach("commit.staged")
+            if any(self._too_old(announcement) for announcement in sorted_.fresh):
+                continue  # a storage that hung, or a frozen process: they are refused now
+            try:
+                table = staged.commit_transaction()
+            except (CommitFailedException, CommitStateUnknownException) as error:
+                conflicts += 1
+                log.info("commit to %s was refused, looking at the ledger again: %s", self.name, error)
+                time.sleep(random.uniform(0, min(1.0, 0.02 * 2**attempt)))
+                continue
+            except Exception as error:  # catalogs have their own
+                raise LakeError(f"cannot commit to {self.name}: {error}") from error
             reach("commit.committed")
             land_rejects(self._catalog, self._lake, table)
             reach("commit.rejects-landed")
@@ -178,7 +185,7 @@ class TableCommitter:
                 return False
             accepted = replace(known, topic_ids={**known.topic_ids, topic: topic_id}, sequence=known.sequence + 1)
             try:
-                self._attempt(table, _Sorted(accepted, (), (), ()))
+                self._stage(table, _Sorted(accepted, (), (), ())).commit_transaction()
                 return True
             except (CommitFailedException, CommitStateUnknownException) as error:
                 log.info("commit to %s was refused, looking at the ledger again: %s", self.name, error)
@@ -235,7 +242,8 @@ class TableCommitter:
         offered = iceberg_schema(announcement.schema)
         return _incompatible(schema.as_struct(), offered.as_struct(), "", self._config.evolve)
 
-    def _attempt(self, table: Table, sorted_: _Sorted) -> Table:
+    def _stage(self, table: Table, sorted_: _Sorted) -> Attempt:
+        """Everything but the exchange in the catalog."""
         transaction = Attempt(table)
         _widen(transaction, sorted_.fresh)
         files = [path for a in sorted_.fresh for path in a.files]
@@ -248,17 +256,24 @@ class TableCommitter:
         carrier = transaction.table_metadata.current_snapshot()
         if carrier is not None:
             ManageSnapshots(transaction).create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
-        return transaction.commit_transaction()
+        return transaction
 
     def _misfits(self, table: Table, announcements: Sequence[Announcement]) -> dict[str, str]:
-        """Which announcements name files that cannot become part of the table; only looked for when a commit failed."""
-        found = {}
+        """Which announcements cannot become part of the table, or not together with those before them; only looked for
+        when a commit failed."""
+        found, fitting = {}, list[Announcement]()
         for announcement in announcements:
             probe = Attempt(table)
-            _widen(probe, [announcement])
+            try:
+                _widen(probe, [*fitting, announcement])
+            except Exception as error:  # noqa: BLE001 — of values in memory, so it is about these schemas
+                found[announcement.id] = f"its schema does not go with the table's: {error}"
+                continue
             why = misfit(table.io, probe.table_metadata, announcement.files)
             if why is not None:
                 found[announcement.id] = f"its files cannot be read: {why}"
+                continue
+            fitting.append(announcement)
         return found
 
 
@@ -294,7 +309,8 @@ def _incompatible(table: IcebergType, files: IcebergType, name: str, evolve: boo
     if isinstance(table, ListType) and isinstance(files, ListType):
         return _incompatible(table.element_type, files.element_type, f"{name}.element", evolve)
     if isinstance(table, MapType) and isinstance(files, MapType):
-        return _incompatible(table.key_type, files.key_type, f"{name}.key", evolve) or _incompatible(
+        # Iceberg's map keys stay as they are.
+        return _incompatible(table.key_type, files.key_type, f"{name}.key", False) or _incompatible(
             table.value_type, files.value_type, f"{name}.value", evolve
         )
     narrower, wider = (files, table) in _WIDENINGS, (table, files) in _WIDENINGS
@@ -306,11 +322,11 @@ def _incompatible(table: IcebergType, files: IcebergType, name: str, evolve: boo
 def _lost_rejects(table: Table, announcement: Announcement) -> str | None:
     """A promise to land files that cannot be read could never be kept, and would stand in the way for ever."""
     lost = unreadable_files(table.io, announcement.rejected_files)
-    return f"its rejected files cannot be read: {next(iter(lost.items()))}" if lost else None
+    return next((f"its rejected files cannot be read: {path}: {why}" for path, why in lost.items()), None)
 
 
 def _widen(transaction: Transaction, announcements: Sequence[Announcement]) -> None:
-    for schema in {a.schema for a in announcements}:
+    for schema in dict.fromkeys(a.schema for a in announcements):
         offered = iceberg_schema(schema)
         known = {f.name: f.field_type for f in transaction.table_metadata.schema().fields}
         if any(known.get(f.name) != f.field_type for f in offered.fields):

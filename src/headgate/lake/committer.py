@@ -5,10 +5,11 @@ ledger topic; and reading too much again is harmless, because the ledger recogni
 """
 
 import logging
+import math
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 from confluent_kafka.admin import AdminClient
@@ -18,14 +19,15 @@ from headgate.config.pipeline import Pipeline
 from headgate.config.table import REJECTED_SUFFIX, SKIPPED_SUFFIX
 from headgate.errors import HeadgateError, KafkaUnavailable, LakeError, Outdated
 from headgate.failpoints import reach
-from headgate.kafka.channel import Received, Tail
 from headgate.kafka.internal_topics import Topics
-from headgate.kafka.offsets import GroupMirror, Mirror, beginning_offsets, end_offsets, partitions_where, topic_ids
+from headgate.kafka.offsets import GroupMirror, Mirror, topic_ids
 from headgate.lake.beside import Beside
 from headgate.lake.catalogs import is_shared_by_threads, open_catalog
 from headgate.lake.commit import CommitResult, TableCommitter
 from headgate.lake.commit_report import show_problems, show_settled, show_start, show_waiting
+from headgate.lake.intake import Intake
 from headgate.lake.maintenance import expire_snapshots, snapshots_to_keep
+from headgate.lake.placing import Placing
 from headgate.lake.table_state import SLOW_S, TableState
 from headgate.lake.telling import Telling
 from headgate.lake.turns import Turns
@@ -35,15 +37,14 @@ from headgate.model import Announcement, TopicPartition
 log = logging.getLogger(__name__)
 
 _IDLE_S = 1.0
-"""Longest wait for announcements: heartbeats and new partitions have their turn as well."""
-_POLL_S = 0.1
+"""Longest time between turns: heartbeats and new partitions have theirs as well."""
+_POLL_S, _CLOSELY_S = 0.1, 0.02
+"""How long to wait for announcements before something else is looked at; the shorter while commits are under way."""
 _EXPIRE_EVERY = 25
-_MOST_PENDING = 5_000
 _MOST_AT_ONCE = 8
 """Tables that are committed to side by side: commits mostly wait, for a catalog or an object store."""
 _PATIENCE_S = 1.0
 """How long a turn waits for a slow table before it goes on with the others."""
-_FIRST_LOOK_S = 10.0
 _LAST_PATIENCE_S = 15.0
 """For each of the last turns."""
 _MIRROR_REST_S = 10.0
@@ -64,17 +65,17 @@ class Committer:
         self._turns = turns or Turns()
         self.name = name or f"committer-{uuid.uuid4().hex[:8]}"
         self._pipeline = pipeline
-        self._topics = Topics(pipeline.name)
         self._settings: dict[str, str | int | float | bool] = dict(settings)
         self._admin = AdminClient(self._settings)
         self._telling = Telling(pipeline, self._settings, self.name)
         self._beside = Beside(_MOST_AT_ONCE, "commit")
         self._catalog = catalog
         self._tables: dict[str, TableState] = {}
-        self._tail: Tail | None = None
+        self._intake = Intake(Topics(pipeline.name).announcements, self._settings, self._admin, self._tables)
+        self._placing = Placing(pipeline, self._admin)
         self._earlier: LastWords | None = None
-        self._discovered_at = 0.0
         self._topic_ids: dict[str, str] = {}
+        self._expiries: list[Future[None]] = []
         self._group: Mirror = mirror or GroupMirror(self._settings, pipeline.group)
         self._mirrored: dict[TopicPartition, int] = {}
         self._mirror_rests_until = 0.0
@@ -83,13 +84,13 @@ class Committer:
         """Until `stop`; then commits what is announced by then. Kafka or catalog failing is waited out."""
         for table in self._pipeline.tables:
             show_start(table.name)
-        delay_s = 0.0
+        delay_s, began_s = 0.0, time.monotonic()
         while not stop.wait(delay_s):
             try:
-                self._await_announcements(stop)
-                began = time.monotonic()
-                self.turn(_PATIENCE_S)
-                delay_s = max(0.0, self._pipeline.lake.commit_interval_s - (time.monotonic() - began))
+                self._await_work(stop, began_s)
+                began_s = time.monotonic()
+                self.turn(_PATIENCE_S, self._pipeline.lake.commit_interval_s)
+                delay_s = 0.0
             except Outdated:
                 raise
             except HeadgateError as error:
@@ -100,13 +101,23 @@ class Committer:
                 delay_s = min(10.0, max(1.0, 2 * delay_s))
         self._last_turns()
 
-    def _await_announcements(self, stop: threading.Event) -> None:
-        """What comes after a quiet interval need not wait for the end of the next."""
-        until = time.monotonic() + _IDLE_S
-        while self._tail is not None and not stop.is_set() and time.monotonic() < until:
-            if any(state.pending for state in self._tables.values()):
+    def _await_work(self, stop: threading.Event, last_turn_s: float) -> None:
+        """Until it is time for the next turn. What comes after a quiet interval need not wait for the end of the next;
+        a commit that outlasted its turn is told as soon as it ends, and the next one for that table begins."""
+        every_s, tables = self._pipeline.lake.commit_interval_s, self._tables.values()
+        next_turn_s = last_turn_s + min(every_s, _IDLE_S)
+        while self._intake.is_open and not stop.is_set():
+            ended = {state.name for state in tables if state.is_done}
+            self._settle_done()
+            now_s = time.monotonic()
+            ready = [state for state in tables if state.pending and state.may_begin(now_s)]
+            due_s = (max(next_turn_s, state.begun_s + every_s, state.held_until) for state in ready)
+            soon_s = min(due_s, default=math.inf)
+            left_s = min(soon_s, last_turn_s + _IDLE_S) - now_s
+            if left_s <= 0 or any(state.name in ended and state.is_due(now_s, every_s) for state in ready):
                 return
-            self._take(self._tail.poll(_POLL_S))
+            under_way = any(state.under_way is not None for state in tables)
+            self._intake.take(min(left_s, _CLOSELY_S if under_way else _POLL_S))
 
     def _last_turns(self) -> None:
         """Everything announced before the stop is committed, so that a clean stop leaves no work to repeat."""
@@ -124,55 +135,65 @@ class Committer:
             log.warning("committer stopped with announcements left for its successor: %s", error)
         finally:
             self._group.close()
-            if self._tail is not None:
-                self._tail.close()
+            self._intake.close()
 
-    def turn(self, patience_s: float = 30.0) -> None:
-        """One commit interval: take in announcements, commit every table that has some, publish, mirror. A table that
-        fails rests for a while; one that takes longer than `patience_s` goes on beside the next turns."""
+    def turn(self, patience_s: float = 30.0, every_s: float = 0.0) -> None:
+        """Takes in announcements, commits every table that has some, publishes, mirrors. A table that fails rests for a
+        while; one that takes longer than `patience_s` goes on beside the next turns. `every_s` lies between two commits
+        to a table at least."""
         self._open()
-        self._discover()
-        tail = self._follow()
-        while self._has_room() and (batch := tail.poll(0.0)):
-            self._take(batch)
-        # Asked after the announcements came in: what was read of a topic made anew before is then known to be.
-        named = {read.partition.topic for s in self._tables.values() for a in s.pending for read in a.ranges}
-        ids = topic_ids(self._admin, named, deadline_s=5)
-        self._topic_ids = {**self._topic_ids, **ids.known}  # a new one: commits under way read the old one
-        settled_to = tail.next[self._topics.announcements, 0]
+        self._topic_ids = {**self._topic_ids, **self._placing.discover()}  # a new one: commits under way read the old
+        said = self._words().said
         for state in self._tables.values():
-            if state.is_due(time.monotonic()) and not state.names_any(ids.unanswered):
-                self._begin(state, settled_to)
+            if state.may_look(time.monotonic()):
+                state.looks(self._beside.submit(self._attempt, state, ()))
         self._settle_within(patience_s)
+        for state in self._tables.values():
+            self._placing.place(state, said.get(state.name))
+        self._intake.open(said)
+        self._intake.take()
+        self._begin(every_s)
+        self._settle_within(patience_s)
+        self._complain_of_slow_ones()
         self._mirror()
 
-    def _begin(self, state: TableState, settled_to: int) -> None:
-        if state.pending:
-            show_waiting(state.name)
-        state.begins(self._beside.submit(self._attempt, state, tuple(state.pending)), settled_to)
+    def _begin(self, every_s: float) -> None:
+        now_s = time.monotonic()
+        due = [state for state in self._tables.values() if state.is_due(now_s, every_s)]
+        # Asked after the announcements came in: what was read of a topic made anew before is then known to be.
+        ids = topic_ids(self._admin, {r.partition.topic for s in due for a in s.pending for r in a.ranges}, 5)
+        self._topic_ids = {**self._topic_ids, **ids.known}
+        ready = {state.name: state.hold_back(ids.unanswered) for state in due}
+        for state in self._tables.values():
+            if state.pending:
+                show_waiting(state.name)
+            if ready.get(state.name) or state.is_heartbeat_due(now_s):
+                some = ready.get(state.name, ())
+                state.begins(self._beside.submit(self._attempt, state, some), some, self._intake.next, now_s)
 
     def _settle_within(self, patience_s: float) -> None:
         """Tells how commits went as they end; each is waited for until so long after it began."""
-        until = time.monotonic() + patience_s
-        expiries: list[Future[None]] = []
-        unheard: KafkaUnavailable | None = None
+        until_s = time.monotonic() + patience_s
         while True:
-            for state in self._tables.values():
-                if state.under_way is None or not state.under_way.result.done():
-                    continue
+            self._settle_done()
+            running = [state.under_way for state in self._tables.values() if state.under_way is not None]
+            left_s = max((one.began_s for one in running), default=-math.inf) + patience_s - time.monotonic()
+            if left_s <= 0:
+                break
+            wait([one.result for one in running], left_s, FIRST_COMPLETED)
+        wait(self._expiries, max(0.0, until_s - time.monotonic()))
+        self._expiries = [expiry for expiry in self._expiries if not expiry.done()]
+
+    def _settle_done(self) -> None:
+        unheard: KafkaUnavailable | None = None
+        for state in self._tables.values():
+            if state.is_done:
                 try:
                     if self._settle(state):
-                        expiries.append(self._beside.submit(self._expire, state))
+                        self._expiries.append(self._beside.submit(self._expire, state))
                 except KafkaUnavailable as error:  # the others' commits have landed, too
                     unheard = error
                     state.published_at = 0.0
-            running = [state.under_way for state in self._tables.values() if state.under_way is not None]
-            left_s = max((commit.began_s for commit in running), default=0.0) + patience_s - time.monotonic()
-            if left_s <= 0:
-                break
-            wait([commit.result for commit in running], left_s, FIRST_COMPLETED)
-        wait(expiries, max(0.0, until - time.monotonic()))
-        self._complain_of_slow_ones()
         if unheard is not None:
             raise unheard
 
@@ -196,117 +217,15 @@ class Committer:
             for table in self._pipeline.tables:
                 show_problems(table.name, 1)
             raise
-        self._tables = {
-            t.name: TableState(TableCommitter(catalogs[t.name], lake, t), catalogs[t.name])
-            for t in self._pipeline.tables
-        }
-
-    def _has_room(self) -> bool:
-        return sum(state.waiting for state in self._tables.values() if not state.is_stuck) < _MOST_PENDING
-
-    def _take(self, batch: Iterable[Received]) -> None:
-        for received in batch:
-            announcement = received.message
-            if not isinstance(announcement, Announcement):
-                log.warning("ignored a %s on the announcements topic", type(announcement).__name__)
-            elif announcement.table not in self._tables:
-                log.warning("ignored an announcement for table %s, which this pipeline lacks", announcement.table)
-            else:
-                state = self._tables[announcement.table]
-                # What is before it was settled by a committer before this one; another table is not so far.
-                is_news = received.offset >= state.settled_to
-                # Of a table that is stuck only so many are kept: what is dropped is announced again, the ledger knows.
-                if is_news and not (state.is_stuck and state.waiting >= _MOST_PENDING):
-                    state.pending.append(announcement)
-
-    def _follow(self) -> Tail:
-        """The announcements, from where the tables' ledgers are settled. A new table has none before the others'."""
-        if self._tail is None:
-            said, place = self._words().said, TopicPartition(self._topics.announcements, 0)
-            end = end_offsets(self._admin, {place}, read_committed=False).get(place)
-            if end is None:
-                raise KafkaUnavailable(f"no end offset of {place.topic} yet, which may be without a leader")
-            # Beyond the end it is another topic's: this one was made anew.
-            settled = {
-                name: words.announcements_next for name, words in said.items() if words.announcements_next <= end
-            }
-            start = min(settled.values(), default=0) if len(settled) == len(said) else 0
-            for name, state in self._tables.items():
-                state.settled_to = settled.get(name, start)
-            tail = Tail(self._settings, {(place.topic, place.partition): start})
-            try:
-                for page in tail.pages_to_end():
-                    self._take(page)
-                    if not self._has_room():  # the rest is read in later turns
-                        break
-            except HeadgateError:
-                tail.close()
-                for state in self._tables.values():
-                    state.pending.clear()
-                raise
-            self._tail = tail
-        return self._tail
+        for table in self._pipeline.tables:
+            catalog = catalogs[table.name]
+            self._tables[table.name] = TableState(TableCommitter(catalog, lake, table), catalog)
 
     def _words(self) -> LastWords:
         """What committers before this one said last."""
         if self._earlier is None:
             self._earlier = last_words(self._pipeline, self._settings)
         return self._earlier
-
-    def _discover(self) -> None:
-        """New topics and partitions: they begin at the beginning, unless the whole table is new (start_from)."""
-        if time.monotonic() - self._discovered_at < self._pipeline.controller.discover_s and self._discovered_at:
-            return
-        everything = partitions_where(self._admin, self._pipeline.matches)
-        ids = topic_ids(self._admin, {p.topic for p in everything})
-        self._topic_ids = {**self._topic_ids, **ids.known}
-        self._words()  # before threads ask for them
-        for state in self._tables.values():
-            if state.last is None and state.first_look is None and state.under_way is None:
-                state.first_look = self._beside.submit(self._attempt, state, ())
-        until = time.monotonic() + _FIRST_LOOK_S
-        for table in self._pipeline.tables:
-            state = self._tables[table.name]
-            try:
-                self._look(state, until)
-                self._place(state, {p for p in everything if table.matches(p.topic)})
-            except (LakeError, KafkaUnavailable) as error:  # one table's trouble does not stop the others
-                log.warning("%s: new partitions wait: %s", table.name, error)
-        self._discovered_at = time.monotonic()
-
-    def _look(self, state: TableState, until_s: float) -> None:
-        """The ledger as it is when this committer begins."""
-        if state.first_look is None:
-            return
-        try:
-            state.last = state.first_look.result(max(0.0, until_s - time.monotonic()))
-        except TimeoutError as error:
-            raise LakeError("the catalog or the warehouse does not answer") from error
-        finally:
-            if state.first_look.done():
-                state.first_look = None
-
-    def _place(self, state: TableState, partitions: set[TopicPartition]) -> None:
-        """Where partitions begin that the ledger does not know."""
-        if state.last is None:
-            return  # not while its first commit is under way
-        new_table = not state.placed and not state.last.ledger.next
-        if new_table and (said := self._words().said.get(state.name)):
-            # An earlier committer placed them and consumers may have read from there: its word stands.
-            state.partitions = {**state.partitions, **said.following}
-        new = partitions - state.last.ledger.next.keys() - state.partitions.keys()
-        if new:
-            if new_table and not state.partitions and self._pipeline.start_from == "latest":
-                origins = end_offsets(
-                    self._admin, new, read_committed=self._pipeline.kafka.isolation == "read_committed"
-                )
-                if missing := new - origins.keys():
-                    raise KafkaUnavailable(f"no end offset of {len(missing)} partitions yet")
-            else:  # it came up while we were looking, so all of it is new
-                origins = beginning_offsets(self._admin, new)
-            state.partitions = {**state.partitions, **origins}
-            state.published_at = 0.0
-        state.placed = True
 
     def _settle(self, state: TableState) -> bool:
         """Tells how a commit went; whether it is time to expire snapshots."""
@@ -320,10 +239,13 @@ class Committer:
             return False
         state.failures = 0
         state.last = result
+        if done.is_look:
+            return False
         state.settled_to = done.settled_to
         state.commits += bool(result.committed)
         self._telling.result(state, result)
-        show_settled(state.name)
+        if not state.held:
+            show_settled(state.name)
         often = max(1, min(_EXPIRE_EVERY, snapshots_to_keep(self._pipeline.lake, result.ledger) // 2))
         return bool(result.committed) and state.is_time_to_expire(often)
 

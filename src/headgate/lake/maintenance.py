@@ -12,6 +12,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, UpdatesAndRequirements
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
 
 from headgate.config.pipeline import Lake
+from headgate.failpoints import reach
 from headgate.lake.attempts import Attempt
 from headgate.lake.compaction import REPLACED_TAG
 from headgate.lake.landing import LANDED, LANDED_TAG
@@ -77,6 +78,7 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
                     table.refresh()
             if expired:
                 _Expiry(Attempt(table, autocommit=True)).by_ids(expired).commit()
+                reach("expire.committed")
             return len(expired)
         except _MET_ANOTHER as error:
             log.info("expiry of %s met another commit, looking again: %.200s", name, error)

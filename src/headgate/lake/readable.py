@@ -27,20 +27,20 @@ def unreadable_files(io: FileIO, paths: Iterable[str]) -> dict[str, str]:
         try:
             footer = _footer(io, path)
         except _NO_FILE as error:
-            found[path] = f"{path}: {error}"
+            found[path] = str(error)
             continue
         except OSError as error:
             raise LakeError(f"cannot look at {path}: {error}; trying again") from error
         if (damage := _damage(footer)) is not None:
-            found[path] = f"{path}: {damage}"
+            found[path] = damage
     return found
 
 
 def misfit(io: FileIO, table: TableMetadata, paths: Iterable[str]) -> str | None:
     """Why the first of these that does not fit cannot become part of the table."""
     paths = list(paths)
-    for why in unreadable_files(io, paths).values():
-        return why
+    for path, why in unreadable_files(io, paths).items():
+        return f"{path}: {why}"
     for path in paths:
         try:
             parquet_file_to_data_file(io, table, path)

@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 from headgate.config.pipeline import Lake
 from headgate.config.table import REJECTED_SUFFIX
 from headgate.errors import LakeError
+from headgate.failpoints import reach
 from headgate.lake.rejects import land_rejects, promised_rejects
 from headgate.lake.tables import load_table
 
@@ -63,6 +64,7 @@ def sweep_orphans(catalog: Catalog, name: str, lake: Lake, remove: bool) -> Swee
         for info in orphans:
             with suppress(FileNotFoundError):  # swept by another round of upkeep
                 filesystem.delete_file(info.path)
+                reach("sweep.deleted")
     return Sweep(tuple(sorted(i.path for i in orphans)), sum(i.size for i in orphans), remove)
 
 

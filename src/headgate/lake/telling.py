@@ -36,7 +36,7 @@ class Telling:
         if result.committed or result.refused:
             record = report(self._name, state.name, result, _now_ms(), self._slo)
             self._outbox.send(self._topics.commits, record)
-        self.ledger(state, result, tuple(map(_made_anew, sorted(result.made_anew))))
+        self.ledger(state, result, (*map(_made_anew, sorted(result.made_anew)), *state.held_problems))
         self._outbox.flush()
         state.unsaid.clear()
         reach("commit.published")

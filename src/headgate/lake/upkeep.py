@@ -14,6 +14,7 @@ from headgate.config.pipeline import Lake, Pipeline
 from headgate.config.table import REJECTED_SUFFIX, SKIPPED_SUFFIX
 from headgate.lake.catalogs import open_catalog
 from headgate.lake.compaction import NOBODY_ELSE, Compaction, compact, plan_compaction
+from headgate.lake.file_pools import own_pool
 from headgate.lake.maintenance import expirable, expire_snapshots, release_replaced
 from headgate.lake.sweep import Sweep, sweep_orphans
 from headgate.lake.tables import load_table
@@ -103,7 +104,8 @@ class Maintainer:
             try:
                 self._catalog = self._catalog or open_catalog(lake)
                 turn = NOBODY_ELSE if self._turns is None else self._turns.of(name)
-                done = maintain(self._catalog, name, lake, turn, is_stopped=stop.is_set)
+                with own_pool():
+                    done = maintain(self._catalog, name, lake, turn, is_stopped=stop.is_set)
             except Exception:  # catalogs and file systems fail in ways of their own; ingestion must not care
                 log.exception("upkeep of %s failed; it is tried again in %g s", name, lake.maintain_every_s or 0)
                 failed = True

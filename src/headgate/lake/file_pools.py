@@ -1,0 +1,77 @@
+"""A pool of threads for the files of one commit.
+
+PyIceberg reads and writes files on one pool for the whole process. A storage that hangs for one table would take its
+threads one by one, and then no table could be committed to; a table with thousands of files would keep all others
+waiting; and Python waits for such a pool when the process ends, for ever.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Any, ParamSpec, TypeVar
+
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_THREADS = 8
+"""They mostly wait, for an object store."""
+
+
+class FilePool(Executor):
+    """Threads that are started as there is work for them, and that nobody waits for."""
+
+    def __init__(self, most: int = _THREADS) -> None:
+        self._most, self._threads = most, 0
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 — it is raised where the result is asked for
+                done.set_exception(error)
+
+        self._work.put(run)
+        if self._threads < self._most:
+            self._threads += 1
+            threading.Thread(target=self._serve, name="files", daemon=True).start()
+        return done
+
+    def _serve(self) -> None:
+        while (run := self._work.get()) is not None:
+            run()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Threads end with what is there to do; nobody waits for them, whatever is asked."""
+        for _ in range(self._threads):
+            self._work.put(None)
+
+
+_mine = threading.local()
+_of_the_process = ExecutorFactory.get_or_create
+
+
+def _get_or_create() -> Executor:
+    pool: Executor | None = getattr(_mine, "pool", None)
+    return pool or _of_the_process()
+
+
+ExecutorFactory.get_or_create = staticmethod(_get_or_create)  # type: ignore[method-assign]
+
+
+@contextmanager
+def own_pool() -> Iterator[None]:
+    """For everything that this thread has PyIceberg do meanwhile."""
+    pool: Any = FilePool()
+    _mine.pool = pool
+    try:
+        yield
+    finally:
+        _mine.pool = None
+        pool.shutdown()
