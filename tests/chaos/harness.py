@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from headgate import failpoints
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
-from headgate.controller.drain import lag_records
+from headgate.controller.drain import is_drained
 from headgate.errors import KafkaUnavailable
 from headgate.fleet.processes import ProcessFleet
 from headgate.kafka.embedded import EmbeddedKafka
@@ -302,7 +302,7 @@ class ChaosRun:
 
     def _drain(self) -> None:
         self.consumes_again(self.drain_deadline_s)
-        wait_until(lambda: lag_records(self.pipeline, self.settings) == 0, "lag 0", 30)
+        wait_until(lambda: is_drained(self.pipeline, self.settings), "lag 0", 30)
 
 
 def _failure(task: Callable[[], None]) -> list[AssertionError]:

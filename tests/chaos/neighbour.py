@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
-from headgate.controller.drain import lag_records
+from headgate.controller.drain import is_drained
 from headgate.fleet.processes import ProcessFleet
 from headgate.kafka.load import LoadGenerator
 from headgate.model import TopicPartition
@@ -47,7 +47,7 @@ class Neighbour:
         report, settings = self._load.stop(), librdkafka_settings(self._pipeline)
         violations = []
         try:
-            wait_until(lambda: lag_records(self._pipeline, settings) == 0, "the neighbour's lag of 0", deadline_s)
+            wait_until(lambda: is_drained(self._pipeline, settings), "the neighbour's lag of 0", deadline_s)
             if code := self._run.end(90):
                 violations.append(f"the neighbour ended with exit code {code}: {self._run.said()[-500:]}")
         except Overdue as error:

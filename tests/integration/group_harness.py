@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headgate.errors import KafkaUnavailable
 from headgate.groups import PlannedConsumer
 from headgate.groups.carrying import Carrier
 from headgate.groups.controller import GroupController, GroupSettings
@@ -36,7 +37,7 @@ class Member:
             group_id=group,
             enable_auto_commit=False,
             beat_s=0.1,
-            **settings,
+            **{"timeout_s": 10.0, **settings},
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -103,7 +104,10 @@ class Group:
         """The group as its coordinator describes it, once it is stable with that many members."""
 
         def found() -> GroupLook | None:
-            look = self._meter.group()
+            try:
+                look = self._meter.group()
+            except KafkaUnavailable:  # a busy broker, or no coordinator yet
+                return None
             return look if look.state == STABLE and len(look.members) == count else None
 
         return eventually(found, f"{count} members in a stable group")

@@ -24,10 +24,11 @@ from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline, Table
 from headgate.config.table import REJECTED_SUFFIX
 from headgate.consumer.worker import Worker
-from headgate.controller.drain import lag_records
+from headgate.controller.drain import is_drained
 from headgate.kafka.channel import BEGINNING, Outbox, Tail
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.internal_topics import Topics, ensure_topics
+from headgate.kafka.offsets import all_end_offsets
 from headgate.lake.catalogs import open_catalog
 from headgate.lake.committer import Committer
 from headgate.lake.verify import TableVerdict, verify_table
@@ -178,6 +179,7 @@ class PipelineRun:
     def add_partitions(self, short: str, total: int) -> None:
         name = self.topic(short)
         self.admin.create_partitions([NewPartitions(name, total)])[name].result(30)
+        all_end_offsets(self.admin, [TopicPartition(name, number) for number in range(total)])  # their leaders lead
 
     def partitions(self, *shorts: str) -> tuple[TopicPartition, ...]:
         """All partitions of these topics, or of all that the pipeline reads."""
@@ -195,10 +197,18 @@ class PipelineRun:
         producer = Producer(
             {"bootstrap.servers": self.bootstrap, "message.max.bytes": 8_000_000, "log_level": 2, **settings}
         )
+        failed: list[Any] = []
         for record in records:
             key, value = (None, record) if isinstance(record, bytes) else record
-            producer.produce(self.topic(short), key=key, value=value, partition=partition)
+            producer.produce(
+                self.topic(short),
+                key=key,
+                value=value,
+                partition=partition,
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+            )
         assert producer.flush(30) == 0
+        assert failed == []
 
     # Who runs
 
@@ -287,7 +297,7 @@ class PipelineRun:
             for running in self._running:
                 if running.failure is not None:
                     raise running.failure
-            return lag_records(self.pipeline, self.settings) == 0
+            return is_drained(self.pipeline, self.settings)
 
         eventually(look, "the lake holds everything", deadline_s)
 

@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
-from headgate.controller.drain import lag_records
-from headgate.errors import KafkaUnavailable
+from headgate.controller.drain import is_drained
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_pace import NoWaiting
@@ -121,13 +120,7 @@ def test_the_quick_start_and_the_operators_pages_work_as_written(stranger: Stran
     pipeline = load_pipeline(stranger.folder / "orders.yaml")
     settings = librdkafka_settings(pipeline)
 
-    def everything_landed() -> bool:
-        try:
-            return lag_records(pipeline, settings) == 0
-        except KafkaUnavailable:  # it has just begun: its topics are not there yet
-            return False
-
-    eventually(everything_landed, "the lake holds everything", DEADLINE_S)
+    eventually(lambda: is_drained(pipeline, settings), "the lake holds everything", DEADLINE_S)
     for block in (look, *marked("operate.md"), *marked("run-a-pipeline.md")):
         stranger.reads(block)
     assert stranger.presses_ctrl_c().splitlines()[-1] == "stopped"

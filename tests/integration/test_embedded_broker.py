@@ -21,6 +21,7 @@ from headgate.cli.kafka import app
 from headgate.errors import HeadgateError, SetupError
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.java_programs import run_kafka_tool
+from headgate.kafka.local_ports import free_ports
 from tests.eventually import eventually
 
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -130,7 +131,7 @@ def test_a_broker_that_hangs_is_seen_as_unreachable_and_killed_at_the_deadline(k
     (hanging,) = kafka.status().brokers
     assert (hanging.pid, hanging.reachable) == (broker.pid, False)
     kafka.thaw(1)
-    assert kafka.status().ready
+    eventually(lambda: kafka.status().ready, "it answers again")
     kafka.freeze(1)
     assert kafka.stop(deadline_s=0.5)
     assert brokers_alive(kafka.home) == 0
@@ -193,13 +194,14 @@ def test_a_stranger_with_the_noted_pid_is_left_alone(kafka: EmbeddedKafka) -> No
 
 
 def test_a_taken_port_is_named_before_anything_starts(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    before = free_ports(2)  # two in a row
+    with socket.create_server(("127.0.0.1", before + 1)):
+        port = before + 1
         with pytest.raises(SetupError, match=rf"port {port} on 127\.0\.0\.1 is taken.*: stop what uses it, or choose"):
             EmbeddedKafka(tmp_path, port=port).start()
         # The second port belongs to the controller.
         with pytest.raises(SetupError, match=rf"port {port} on 127\.0\.0\.1 is taken"):
-            EmbeddedKafka(tmp_path, port=port - 1).start()
+            EmbeddedKafka(tmp_path, port=before).start()
     assert not (tmp_path / "broker-1").exists()
 
 

@@ -19,6 +19,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.offsets import all_end_offsets
+from headgate.model import TopicPartition as At
 from headgate.producers.confluent import BalancedProducer
 from headgate.producers.spark import BalancedSink
 from tests.eventually import eventually
@@ -56,7 +58,9 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Story]:
-    with EmbeddedKafka(tmp_path_factory.mktemp("three"), 3) as kafka:
+    # A broker that gets no processor for 4 s would lose what it leads.
+    patient = {"broker.session.timeout.ms": 12_000}
+    with EmbeddedKafka(tmp_path_factory.mktemp("three"), 3, settings=patient) as kafka:
         yield told(kafka, spark, tmp_path_factory.mktemp("stream"))
 
 
@@ -94,10 +98,11 @@ def told(kafka: EmbeddedKafka, spark: SparkSession, checkpoints: Path) -> Story:
 
     def kill_within_a_batch() -> None:
         """A row takes a millisecond, so the batch takes a second at least."""
+        during = [At("during", partition) for partition in range(len(REPLICAS))]
         slow = spark.range(0, DURING, 1, TASKS).where("java_method('java.lang.Thread', 'sleep', 1L) IS NOT NULL")
         with ThreadPoolExecutor(1) as aside:
             writing = aside.submit(sinks["node"].write, slow.selectExpr("CAST(id AS STRING) AS value"), "during")
-            eventually(lambda: read(kafka.bootstrap, "during"), "the batch has begun to write")
+            eventually(lambda: sum(all_end_offsets(admin, during).values()), "the batch has begun to write")
             kafka.kill(2)
             story.killed_within_a_batch = not writing.done()
             writing.result(120)

@@ -65,8 +65,8 @@ tests:
       - {series: 'up{pipeline="split", part="monitor"}', values: '1x30'}
       - {series: 'up{pipeline="split", part="committer"}', values: '0x30'}
       # One pipeline's lag grows beyond bounds, the other's is as large and shrinks.
-      - {series: 'headgate_consumer_lag_records{pipeline="still", consumer="1"}', values: '150000+1000x30'}
-      - {series: 'headgate_consumer_lag_records{pipeline="idle", consumer="1"}', values: '500000-9000x30'}
+      - {series: 'headgate_lag_records{pipeline="still", table="t"}', values: '150000+1000x30'}
+      - {series: 'headgate_lag_records{pipeline="idle", table="t"}', values: '500000-9000x30'}
       # Upkeep every minute: `still` has none that goes well, `idle` has, `gone` has no schedule.
       - {series: 'headgate_maintenance_interval_seconds{pipeline="still"}', values: '60x30'}
       - {series: 'headgate_maintenance_interval_seconds{pipeline="idle"}', values: '60x30'}
@@ -122,9 +122,9 @@ tests:
       - eval_time: 29m
         alertname: HeadgateLagGrowing
         exp_alerts:
-          - exp_labels: {severity: warning, pipeline: still}
+          - exp_labels: {severity: warning, pipeline: still, table: t}
             exp_annotations:
-              summary: The lag has been growing for a quarter of an hour
+              summary: What t lacks has been growing for a quarter of an hour
               description: %s
 """
 
@@ -191,6 +191,95 @@ tests:
 """
 
 
+Series = dict[str, str]
+
+ONE_ILL_ONE_WELL: dict[str, tuple[str, Series]] = {
+    # What is raised, and of what: series of a pipeline that is ill and of one that is well, a value a minute.
+    "HeadgateControllerStuck": (
+        'pipeline="ill"',
+        {
+            'headgate_controller_heartbeat_timestamp_seconds{pipeline="ill"}': "0x60",
+            'headgate_controller_heartbeat_timestamp_seconds{pipeline="well"}': "0+60x60",
+        },
+    ),
+    "HeadgateNotMeasuring": (
+        'pipeline="ill"',
+        {
+            'headgate_measurement_timestamp_seconds{pipeline="ill"}': "0x60",
+            'headgate_measurement_timestamp_seconds{pipeline="well"}': "0+60x60",
+        },
+    ),
+    "HeadgateStandstill": (
+        'pipeline="ill", table="t"',
+        {
+            'headgate_lag_records{pipeline="ill", table="t"}': "5x60",
+            'headgate_commits_total{pipeline="ill", table="t"}': "7x60",
+            'headgate_lag_records{pipeline="ill", table="nothing to do"}': "0x60",
+            'headgate_commits_total{pipeline="ill", table="nothing to do"}': "7x60",
+            'headgate_lag_records{pipeline="well", table="t"}': "5x60",
+            'headgate_commits_total{pipeline="well", table="t"}': "0+1x60",
+        },
+    ),
+    "HeadgateSlowConsumers": (
+        'pipeline="ill"',
+        {'headgate_slow_consumers{pipeline="ill"}': "1x60", 'headgate_slow_consumers{pipeline="well"}': "0x60"},
+    ),
+    "HeadgateCrowded": (
+        'pipeline="ill"',
+        {'headgate_crowding_factor{pipeline="ill"}': "1.5x60", 'headgate_crowding_factor{pipeline="well"}': "1x60"},
+    ),
+    "HeadgateTableProblem": (
+        'pipeline="ill", table="t"',
+        {
+            'headgate_table_problems{pipeline="ill", table="t"}': "1x60",
+            'headgate_table_problems{pipeline="well", table="t"}': "0x60",
+        },
+    ),
+    # 2 records beside 100 rows are too many, 1 beside 200 is not.
+    "HeadgateRejecting": (
+        'pipeline="ill", table="t"',
+        {
+            'headgate_rejected_records_total{pipeline="ill", table="t"}': "0+2x60",
+            'headgate_rows_total{pipeline="ill", table="t"}': "0+100x60",
+            'headgate_rejected_records_total{pipeline="well", table="t"}': "0+1x60",
+            'headgate_rows_total{pipeline="well", table="t"}': "0+200x60",
+        },
+    ),
+    # 6 a minute are one in 10 s; one in 20 s is where it begins.
+    "HeadgateFailingCycles": (
+        'pipeline="ill", consumer="1"',
+        {
+            'headgate_consumer_cycles_total{pipeline="ill", consumer="1", outcome="failed"}': "0+6x60",
+            'headgate_consumer_cycles_total{pipeline="ill", consumer="2", outcome="failed"}': "0+2x60",
+            'headgate_consumer_cycles_total{pipeline="ill", consumer="2", outcome="done"}': "0+60x60",
+        },
+    ),
+    # One in two seconds is 30 a minute.
+    "HeadgateCommitConflicts": (
+        'pipeline="ill", table="t"',
+        {
+            'headgate_commit_conflicts_total{pipeline="ill", table="t"}': "0+40x60",
+            'headgate_commit_conflicts_total{pipeline="well", table="t"}': "0+20x60",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("alert", ONE_ILL_ONE_WELL)
+def test_an_alert_is_raised_for_a_pipeline_that_is_ill_and_not_for_one_that_is_well(tmp_path: Path, alert: str) -> None:
+    whom, series = ONE_ILL_ONE_WELL[alert]
+    rules = {rule["alert"]: rule for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]}
+    severity = rules[alert]["labels"]["severity"]
+    raised = f'ALERTS{{alertname="{alert}", alertstate="firing", severity="{severity}", {whom}}}'
+    asked = {"expr": f'ALERTS{{alertname="{alert}", alertstate="firing"}}', "eval_time": "50m"}
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [{**asked, "exp_samples": [{"labels": raised, "value": 1}]}],
+    }
+    check_rules(tmp_path, yaml.safe_dump({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": [test]}))
+
+
 @pytest.mark.parametrize(
     "tests",
     [GOALS_OF_TWO_TABLES, NOTHING_AT_ALL, SKIPS_OF_TWO_KINDS],
@@ -199,17 +288,18 @@ tests:
 def test_goals_are_missed_by_records_skips_told_by_their_reason_and_no_target_at_all_is_an_alert(
     tmp_path: Path, tests: str
 ) -> None:
-    file = tmp_path / "tests.yml"
-    file.write_text(tests % ALERTS)
-    done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr
+    check_rules(tmp_path, tests % ALERTS)
 
 
 def test_alerts_tell_one_pipeline_from_another(tmp_path: Path) -> None:
-    file = tmp_path / "tests.yml"
     rules = {rule["alert"]: rule for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]}
     advice = rules["HeadgateLagGrowing"]["annotations"]["description"]
-    file.write_text(ALERTS_OF_TWO_PIPELINES % (ALERTS, advice))
+    check_rules(tmp_path, ALERTS_OF_TWO_PIPELINES % (ALERTS, advice))
+
+
+def check_rules(folder: Path, tests: str) -> None:
+    file = folder / "tests.yml"
+    file.write_text(tests)
     done = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
 

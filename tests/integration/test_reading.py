@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
@@ -20,6 +20,7 @@ from headgate.consumer.query import TableQuery
 from headgate.consumer.standing import is_forgetful
 from headgate.errors import ConsumerError
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.leaders import Leaders
 from headgate.model import Range, TopicPartition
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -232,34 +233,37 @@ def test_a_client_that_read_very_many_partitions_is_not_kept() -> None:
 class Overheard:
     """A consumer, and which topics it was asked about."""
 
-    def __init__(self, consumer: Any) -> None:
-        self._consumer, self.asked = consumer, list[str]()
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._consumer, self.asked = Consumer({"group.id": "nobody", **settings}), list[str | None]()
 
-    def list_topics(self, topic: str, timeout: float) -> Any:
+    def list_topics(self, topic: str | None, timeout: float) -> Any:
         self.asked.append(topic)
-        return self._consumer.list_topics(topic, timeout)
+        return self._consumer.list_topics(topic, timeout=timeout)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._consumer, name)
 
 
 def test_a_client_asks_once_who_leads_a_topic_and_reads_it(broker: EmbeddedKafka, topic: str) -> None:
-    client = reading.Client({"bootstrap.servers": broker.bootstrap, "group.id": "nobody", **reading.SETTINGS})
-    client.consumer = overheard = Overheard(client.consumer)  # type: ignore[assignment]
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "nobody", **reading.SETTINGS}
+    client, overheard = reading.Client(settings), Overheard(settings)
+    client.consumer, client.leaders = overheard, Leaders(overheard)  # type: ignore[assignment]
     for start in (0, 10):
         seen: reading.Seen = {}
         list(reading._read(client, [(topic, 0, start, start + 10), (topic, 1, start, start + 10)], seen))
         assert {partition: records for partition, (records, _) in seen.items()} == {(topic, 0): 10, (topic, 1): 10}
         client.consumer.unassign()
     assert overheard.asked == [topic]
-    client.consumer.close()
+    assert client.leaders.meet([topic, *(f"another-{n}" for n in range(11))]) is None
+    assert client.leaders.meet([topic, "another-5"]) is None
+    assert overheard.asked == [topic, None], "of many new ones everything is asked for, once"
+    overheard.close()
 
 
-def test_leaders_that_nobody_tells_are_asked_for_again_and_keep_nothing_from_being_read() -> None:
-    client = reading.Client({"bootstrap.servers": "127.0.0.1:1", "group.id": "nobody", "log_level": "0"})
-    client.consumer = overheard = Overheard(client.consumer)  # type: ignore[assignment]
+def test_leaders_that_nobody_tells_are_asked_for_again() -> None:
+    overheard = Overheard({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    leaders = Leaders(overheard)
     for _ in range(2):
-        client.meet(["a", "b"])
-        assert client.trouble is not None
+        assert leaders.meet(["a", "b"]) is not None
     assert overheard.asked == ["a", "a"]
-    client.consumer.close()
+    overheard.close()

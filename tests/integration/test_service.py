@@ -23,7 +23,7 @@ from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.controller.calibration import calibrate
-from headgate.controller.drain import lag_records
+from headgate.controller.drain import is_drained
 from headgate.controller.service import Service
 from headgate.controller.status import PipelineStatus, StatusReader
 from headgate.errors import ConfigError, KafkaUnavailable, SetupError
@@ -40,6 +40,7 @@ from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
 from headgate.model.messages import DecisionRecord
 from headgate.simulation.workload_shapes import Steady, Step
+from tests.eventually import eventually
 from tests.ports import free_port
 
 DEADLINE_S = 120.0
@@ -97,17 +98,23 @@ def test_consumers_follow_the_load_up_and_down_and_every_record_lands_once(
     settings = librdkafka_settings(pipeline)
     topic = f"{unique}-a"
     partitions = [TopicPartition(topic, n) for n in range(4)]
-    stop, reports = threading.Event(), list[LoadReport]()
-    generator = LoadGenerator(
-        broker.bootstrap, {}, {topic: 4}, Step(tuple(partitions), ((0, 40e3), (5, 240e3), (30, 20e3))), FixedSize(400)
-    )
+    surge_over, stop, reports = threading.Event(), threading.Event(), list[LoadReport]()
+
+    def write() -> None:
+        """A surge until it was seen, however long consumers take to start here; then little."""
+        for levels, until in (((0, 40e3), (5, 240e3)), surge_over), (((0, 20e3),), stop):
+            shape = Step(tuple(partitions), levels)
+            generator = LoadGenerator(broker.bootstrap, {}, {topic: 4}, shape, FixedSize(400))
+            reports.append(generator.run(duration_s=600, stop=until))
+
     prepare_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), {topic: 4}, 1)
-    writer = threading.Thread(target=lambda: reports.append(generator.run(duration_s=600, stop=stop)), daemon=True)
+    writer = threading.Thread(target=write, daemon=True)
     with running(pipeline, spark):
         reader = StatusReader(pipeline)
         wait_for(reader, lambda s: owners(s) == 1, "one consumer for an idle topic")
         writer.start()
         wait_for(reader, lambda s: owners(s) >= 3, "three consumers for 240 kB/s at 80 kB/s each")
+        surge_over.set()
         wait_for(reader, lambda s: owners(s) == 1, "one consumer again")
 
         late = f"{unique}-b"  # a topic that did not exist when the pipeline started
@@ -128,7 +135,7 @@ def test_consumers_follow_the_load_up_and_down_and_every_record_lands_once(
         stop.set()
         writer.join(30)
         until = time.monotonic() + DEADLINE_S
-        while lag_records(pipeline, settings) and time.monotonic() < until:
+        while not is_drained(pipeline, settings) and time.monotonic() < until:
             time.sleep(0.5)
         reader.refresh()
     verdict = verify_table(spark, open_catalog(pipeline.lake), pipeline.tables[0])
@@ -209,7 +216,7 @@ def test_a_fleet_of_threads_whose_spark_dies_says_so_in_json_and_the_next_start_
 
         process = start()
         until = time.monotonic() + DEADLINE_S
-        while time.monotonic() < until and lag_records(pipeline, settings):
+        while time.monotonic() < until and not is_drained(pipeline, settings):
             time.sleep(0.5)
         shown = CliRunner().invoke(app, ["status", file, "--output", "json"])
         status = json.loads(shown.output)
@@ -258,7 +265,7 @@ def test_calibration_measures_full_cycles_and_leaves_nothing_behind(
     pipeline = write_pipeline(tmp_path, broker.bootstrap, unique)
     smaller = pipeline.consumer.model_copy(update={"batch_bytes": 500_000})
     pipeline = pipeline.model_copy(update={"consumer": smaller})
-    result = calibrate(pipeline, tmp_path, 20, lambda: spark, lambda _: None, threading.Event())
+    result = calibrate(pipeline, tmp_path, 60, lambda: spark, lambda _: None, threading.Event())
     assert result.warm_up is not None
     assert result.warm_up.cycles > 12  # there are as many batches: they were read more than once
     (measured,) = result.measured  # one table and few partitions: the three layouts are the same
@@ -268,8 +275,8 @@ def test_calibration_measures_full_cycles_and_leaves_nothing_behind(
     assert measured.bytes_per_s.low <= measured.bytes_per_s.mean <= measured.bytes_per_s.high
     assert measured.records_per_s.mean > 0
     assert measured.cycle_s.mean >= measured.process_s.mean > 0
-    left = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10).topics
-    assert not [name for name in left if "calibration" in name]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    eventually(lambda: not [t for t in admin.list_topics(timeout=10).topics if "calibration" in t], "topics are gone")
 
 
 def test_with_a_warm_spare_growing_does_not_wait_for_a_start(

@@ -21,6 +21,7 @@ from headgate.errors import ConfigError, KafkaUnavailable
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.kafka.monitor import build_monitor
+from headgate.kafka.offsets import all_end_offsets
 from headgate.kafka.reassign import LeftUnderWay, Reassigner
 from headgate.kafka.topology import ClusterReader, measured_records_per_s
 from headgate.model import TopicPartition
@@ -53,6 +54,7 @@ def create(admin: AdminClient, name: str, replicas: list[list[int]], **config: s
     topic = NewTopic(name, num_partitions=len(replicas), replica_assignment=replicas, config=config)
     admin.create_topics([topic])[name].result(30)
     eventually(lambda: _known(ClusterReader(admin).read(), name), f"all of {name} has leaders")
+    all_end_offsets(admin, [TopicPartition(name, number) for number in range(len(replicas))])  # which lead it by now
 
 
 def _known(topology: Topology, name: str) -> bool:

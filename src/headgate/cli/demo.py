@@ -270,13 +270,13 @@ def _wait_for_a_consumer(reader: "StatusReader", stop: threading.Event, failed: 
 def _drain(look: Callable[[str], object], pipeline: "Pipeline", load: _Load, failed: threading.Event) -> None:
     """Until the lake holds everything that was written, as the brokers count it."""
     from headgate.config.clients import librdkafka_settings
-    from headgate.controller.drain import lag_records
+    from headgate.controller.drain import is_drained
 
     until = time.monotonic() + DRAIN_DEADLINE_S
     settings = librdkafka_settings(pipeline)
     while time.monotonic() < until and not failed.is_set():
         look("load ended, draining")
-        if lag_records(pipeline, settings) == 0:
+        if is_drained(pipeline, settings):
             return
         time.sleep(1.0)
 

@@ -17,7 +17,9 @@ _PHASE = Gauge(
     "Duration of the last cycle's phases: gather, process, announce",
     ["consumer", "phase"],
 )
-_LAG = Gauge("headgate_consumer_lag_records", "Records of owned partitions left unread", ["consumer"])
+_LAG = Gauge(
+    "headgate_consumer_lag_records", "Records of owned partitions that its last cycle left unread", ["consumer"]
+)
 _THROUGHPUT = Gauge(
     "headgate_consumer_throughput_bytes_per_second", "Payload bytes read per second over the last cycles", ["consumer"]
 )

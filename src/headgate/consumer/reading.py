@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pyspark import Accumulator, AccumulatorParam, TaskContext
 
 from headgate.errors import ConsumerError
+from headgate.kafka.leaders import Leaders
 
 SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
@@ -46,8 +47,6 @@ _FIRST_RECORDS = 500
 _POLL_S = 0.02
 _SILENCE_S = 20.0
 """Without a record that should be there, the task fails; the cycle is tried again."""
-_LEADERS_S = 2.0
-"""How long to ask for the leaders of a topic; without an answer the client finds them by itself, later."""
 _HOPELESS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 _KEPT_CLIENTS = 2
 _MOST_KEPT_PARTITIONS = 2_000
@@ -151,18 +150,7 @@ class Client:
         self.trouble: KafkaError | None = None
         """The last that was reported, of connections and the like; it may have passed."""
         self.consumer = Consumer({**settings, "error_cb": self._note})
-        self._met: set[str] = set()
-
-    def meet(self, topics: Iterable[str]) -> None:
-        """Asks who leads topics that are new to this client. If not asked, it looks for leaders of new topics once a
-        second, and the first read of each waits for that."""
-        for topic in sorted(set(topics) - self._met):
-            try:
-                self.consumer.list_topics(topic, timeout=_LEADERS_S)
-            except KafkaException as error:
-                self._note(error.args[0])
-                return
-            self._met.add(topic)
+        self.leaders = Leaders(self.consumer)
 
     def _note(self, error: KafkaError) -> None:
         self.trouble = error
@@ -203,8 +191,7 @@ def _read(client: Client, share: Share, seen: Seen) -> Iterator[pa.RecordBatch]:
     left = {(topic, number): (start, end) for topic, number, start, end in share}
     records_left = sum(end - start for start, end in left.values())
     assigned = set(left)
-    client.trouble = None
-    client.meet(topic for topic, _ in left)
+    client.trouble = client.leaders.meet(topic for topic, _ in left)
     client.consumer.assign([TopicPartition(topic, number, start) for (topic, number), (start, _) in left.items()])
     at_once, heard_s = _FIRST_RECORDS, time.monotonic()
     while left:

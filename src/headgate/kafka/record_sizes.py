@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from headgate.errors import KafkaUnavailable
 from headgate.kafka.channel import Tail
 from headgate.kafka.internal_topics import Topics
+from headgate.kafka.leaders import Leaders
 from headgate.kafka.offsets import beginning_offsets, end_offsets
 from headgate.model import TopicPartition
 from headgate.model.messages import CycleRecord
@@ -30,6 +31,8 @@ NEWEST_WEIGHT = 0.3
 
 AT_ONCE = 200
 """Partitions weighed at one look, if more are due."""
+RETRY_S = 5.0
+"""After one of which some gave no answer: whoever looks waits for it."""
 PAUSE_S = 20.0
 """Between such looks: the brokers have other things to do."""
 _RECORDS_AT_ONCE = 500
@@ -163,6 +166,8 @@ class NewestRecords:
         self._found: dict[TopicPartition, tuple[int, int]] = {}
         """Of each partition being weighed, how many records and bytes came."""
         self._until_s = 0.0
+        self.unanswered: frozenset[TopicPartition] = frozenset()
+        """Of the last weighing: those that did not come to an end in time."""
         self._consumer = Consumer(
             {
                 **settings,
@@ -177,11 +182,13 @@ class NewestRecords:
                 "queued.max.messages.kbytes": 4_096,
             }
         )
+        self._leaders = Leaders(self._consumer)
 
     def begin(self, ends: Mapping[TopicPartition, int]) -> None:
         """With the records just before each end."""
         self._open = {partition for partition, end in ends.items() if end > 0}
         self._found = {}
+        self._leaders.meet(partition.topic for partition in self._open)
         self._until_s = time.monotonic() + self._deadline_s
         self._consumer.assign(
             [KafkaTopicPartition(p.topic, p.partition, max(0, ends[p] - self._records)) for p in sorted(self._open)]
@@ -222,6 +229,7 @@ class NewestRecords:
 
     def _end(self) -> dict[TopicPartition, float]:
         self._consumer.unassign()
+        self.unanswered = frozenset(self._open)
         return {partition: size / count for partition, (count, size) in self._found.items()}
 
     def close(self) -> None:
@@ -242,6 +250,7 @@ class RecordSizes:
         self._estimates = SizeEstimates(refresh_s)
         self._weighing: Mapping[TopicPartition, int] = {}
         """The ends of those that are being weighed."""
+        self._rests_until_s = -math.inf
 
     def bytes_per_record(self, partition: TopicPartition) -> float | None:
         return self._estimates.bytes_per_record(partition)
@@ -251,14 +260,14 @@ class RecordSizes:
 
     def refresh(self, ends: Mapping[TopicPartition, int]) -> None:
         """Waits for one weighing at most, and only for topics that nothing is known of; whatever is still unknown then
-        is tried again next time."""
+        is tried again a little later."""
         now_s = self._clock()
         for partition, bytes_per_record in self._reported.poll():
             self._estimates.learn(partition, bytes_per_record)
             self._estimates.looked(partition, now_s, ends.get(partition, 0))
         if self._weighing:
             self._learn(self._newest.go_on(), now_s)
-        if self._weighing or not (due := self._estimates.due(ends, now_s)):
+        if self._weighing or now_s < self._rests_until_s or not (due := self._estimates.due(ends, now_s)):
             return
         self._weighing = due
         self._newest.begin(due)
@@ -269,9 +278,12 @@ class RecordSizes:
         if weighed is None:
             return
         for partition, end in self._weighing.items():
-            self._estimates.looked(partition, now_s, end)
             if weighed.get(partition, 0) > 0:
                 self._estimates.learn(partition, weighed[partition])
+            elif partition in self._newest.unanswered:
+                self._rests_until_s = now_s + RETRY_S
+                continue
+            self._estimates.looked(partition, now_s, end)
         self._weighing = {}
 
     def close(self) -> None:
