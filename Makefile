@@ -5,10 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test check chaos soak bench lint types unit integration format lock clean
+.PHONY: help install demo test check chaos soak bench lint types unit integration format lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+install: $(INSTALLED)  ## Only the virtual environment, .venv; jars are fetched when they are first needed
 
 demo: $(INSTALLED)  ## Everything on this machine in about four minutes, with proof at the end
 	$(BIN)/headgate demo

@@ -10,6 +10,9 @@ K = TypeVar("K", bound=Hashable)
 TOLERANCE = 0.15
 """A ratio this much worse than its last committed range counts as a regression; machines are noisy."""
 
+WIDEST = 1.5
+"""No range counts for wider than this times its ratio: a single wild round would excuse everything after it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
@@ -43,8 +46,8 @@ class Ratio:
 
     def regressed_from(self, before: "Ratio") -> bool:
         if self.better == "lower":
-            return self.ratio > before.high * (1 + TOLERANCE)
-        return self.ratio < before.low * (1 - TOLERANCE)
+            return self.ratio > min(before.high, before.ratio * WIDEST) * (1 + TOLERANCE)
+        return self.ratio < max(before.low, before.ratio / WIDEST) * (1 - TOLERANCE)
 
 
 def compare(

@@ -1,12 +1,15 @@
 """The last committed ratios: `results.json` beside this file, and the page in docs made from it."""
 
 import json
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from benchmarks.ratio import Ratio
 
@@ -24,6 +27,7 @@ def save(measured: Mapping[str, Sequence[Ratio]], file: Path = FILE, page: Path 
     entries = _read(file)
     for name, ratios in measured.items():
         entries[name] = {
+            "machine": f"{os.cpu_count()} cores, {psutil.virtual_memory().total / 1e9:.0f} GB",
             "measured": date.today().isoformat(),
             "python": platform.python_version(),
             "ratios": [asdict(r) for r in ratios],
@@ -41,14 +45,15 @@ def table(entries: Mapping[str, Any]) -> str:
         "| --- | --- | --- | ---: | --- | ---: | ---: | --- | --- |",
     ]
     for name, entry in entries.items():
-        lines += [_row(name, entry["measured"], Ratio(**r)) for r in entry["ratios"]]
+        on = ", ".join(entry[key] for key in ("measured", "machine") if key in entry)
+        lines += [_row(name, on, Ratio(**r)) for r in entry["ratios"]]
     return "\n".join(lines) + "\n"
 
 
-def _row(name: str, measured: str, r: Ratio) -> str:
+def _row(name: str, on: str, r: Ratio) -> str:
     return (
         f"| {name} | {r.what} | {r.peer} | {r.ratio:.2f} | {r.low:.2f} … {r.high:.2f} "
-        f"| {r.ours:.3g} {r.unit} | {r.peers:.3g} {r.unit} | {verdict(r)} | {measured} |"
+        f"| {r.ours:.3g} {r.unit} | {r.peers:.3g} {r.unit} | {verdict(r)} | {on} |"
     )
 
 

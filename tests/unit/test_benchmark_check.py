@@ -30,6 +30,14 @@ def test_a_ratio_may_be_fifteen_percent_worse_than_its_spread_and_not_more() -> 
     assert _found(replace(AGE, ours=1.39), SPEED) == [("worse than committed", "age of records")]  # 0.695
 
 
+def test_a_wild_round_does_not_excuse_whatever_comes_after_it() -> None:
+    wild = {"a": [replace(AGE, high=20.0), replace(SPEED, low=0.1)]}
+    half_as_much_again = replace(AGE, ours=1.7), replace(SPEED, ours=18.0, target=None)  # 0.85 of 0.8625, 0.9 of 0.85
+    assert findings({"a": half_as_much_again}, wild) == []
+    twice_as_bad = replace(AGE, ours=2.0), replace(SPEED, ours=15.0, target=None)
+    assert [finding.kind for finding in findings({"a": twice_as_bad}, wild)] == ["worse than committed"] * 2
+
+
 def test_more_is_better_where_more_is_better() -> None:
     assert _found(AGE, replace(SPEED, ours=60.0)) == []
     slower = replace(SPEED, ours=23.6, target=None)  # 1.18; 1.4 less 15 % is 1.19

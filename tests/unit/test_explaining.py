@@ -13,7 +13,7 @@ from headgate.cli.explain import left_out, lines, moment_s
 from headgate.cli.main import app
 from headgate.cli.run import sentence
 from headgate.cli.view import _decisions, render
-from headgate.controller.explaining import Answer, Explanation, moment, newest, triggered_ms
+from headgate.controller.explaining import Answer, Explanation, Moment, moment, newest, triggered_ms
 from headgate.controller.status import PipelineStatus
 from headgate.model.messages import (
     CommitRecord,
@@ -89,10 +89,32 @@ def test_moves_alternatives_and_times_are_all_told() -> None:
         measure_s=30.0,
         ready_s=4.0,
     )
-    text = "\n".join(str(line) for line in lines(Explanation(told, moment(NOON_MS, [], []), ())))
+    text = "\n".join(str(line) for line in lines(Explanation(told, moment(NOON_MS, [], []), ()), 2e6))
     for part in ("consumer 1 gets 240 kB/s", "keep: it would stay overloaded", "needed_consumers 2", "started 2",
-                 "a-3 1 → 2", "a-4 – → 1", "t1 measure 30.0 s", "t3 consumers ready 4.0 s"):  # fmt: skip
+                 "a-3 1 → 2", "a-4 – → 1", "t1 measure up to 30.0 s", "t3 consumers ready 4.0 s"):  # fmt: skip
         assert part in text
+
+
+def test_what_came_of_a_decision_is_told_beside_how_it_was_before() -> None:
+    def seen(at_ms: int, reached: int, latency_ms: int) -> Moment:
+        return moment(at_ms, [measurement(at_ms, ("a", 0, 9000))], [commit(at_ms, "t", {"a": reached}, 5, latency_ms)])
+
+    afterwards = (seen(NOON_MS + 60_000, 8500, 3000), seen(NOON_MS + 300_000, 9000, 1200))
+    console = Console(width=200, record=True, file=io.StringIO())
+    for line in lines(Explanation(decision(NOON_MS), seen(NOON_MS, 1000, 40_000), afterwards), 2e6):
+        console.print(line)
+    course = [" ".join(line.split()) for line in console.export_text().splitlines() if "records" in line]
+    assert course == [
+        "when it was taken 100 B/s 8,000 records 40.0 s 40.0 s",
+        "1 min after 100 B/s 500 records 3.0 s 3.0 s",
+        "5 min after 100 B/s 0 records 1.2 s 1.2 s",
+    ]
+
+
+def test_what_consumers_count_for_is_told_beside_what_is_configured() -> None:
+    slow = decision(NOON_MS, capacities=(ConsumerCapacity(1, 0.8e6, 0.8e6), ConsumerCapacity(2, 0.7e6, 0.7e6)))
+    told = "\n".join(str(line) for line in lines(Explanation(slow, moment(NOON_MS, [], []), ()), 2e6))
+    assert "each counts for 0.8 MB/s (configured 2 MB/s); measured 1: 0.8 MB/s, 2: 0.7 MB/s (counts for" in told
 
 
 def test_why_there_are_fewer_decisions_than_asked_for_is_said_in_one_line() -> None:
@@ -139,7 +161,7 @@ def test_measured_capacities_and_the_pause_of_moves_are_told() -> None:
         expected_pause_s=0.5,
         capacities=(ConsumerCapacity(1, 0.0, 2e6), ConsumerCapacity(2, 0.8e6, 0.8e6), ConsumerCapacity(3, 2.4e6, 2e6)),
     )
-    told = [str(line) for line in lines(Explanation(d, moment(NOON_MS, [], []), ()))]
+    told = [str(line) for line in lines(Explanation(d, moment(NOON_MS, [], []), ()), 2e6)]
     assert any(
         "each counts for 2 MB/s; measured 1: not measured, 2: 0.8 MB/s (counts for 0.8 MB/s), 3: 2.4 MB/s" in line
         for line in told
@@ -176,7 +198,7 @@ def test_an_alert_is_told_once() -> None:
     assert console.export_text() == f"alert: {said}\n"
     console.print(_decisions([alert]))
     assert console.export_text().count(said) == 1
-    explained = [str(line) for line in lines(Explanation(alert, moment(NOON_MS, [], []), ()))]
+    explained = [str(line) for line in lines(Explanation(alert, moment(NOON_MS, [], []), ()), 2e6)]
     assert sum(said in line for line in explained) == 1
 
 

@@ -11,6 +11,7 @@ from headgate.controller.observing import (
     Recent,
     cost_of_changes,
     in_records,
+    lags_of_tables,
     observe,
 )
 from headgate.controller.planning import Answer, Heard, alive_at, situation
@@ -196,6 +197,15 @@ def everything(ledger: LedgerState) -> Mapping[TopicPartition, int]:
 def test_a_table_that_the_pipeline_has_no_more_is_nobodys_lag() -> None:
     now = situation(heard(), 10.0, 1.0, _one, lambda ledger: {}, now_s=1002.0)
     assert now.seen.partitions[A].lag_records == 0
+
+
+def test_a_table_lacks_what_is_written_and_not_in_its_ledger() -> None:
+    ledgers = {"behind": {A: 90, B: 10}, "level": {A: 100}, "ahead of what was measured": {A: 105, B: 39}}
+    assert lags_of_tables(measured(1000, 100, 40), ledgers) == {
+        "behind": 10 + 30,
+        "level": 0,  # of the other partition its ledger knows nothing
+        "ahead of what was measured": 1,
+    }
 
 
 def heard(*events: ConsumerState | ConsumerLeft, measurements: tuple[Measurement, ...] | None = None) -> Heard:

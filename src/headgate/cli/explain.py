@@ -1,6 +1,7 @@
 """`headgate explain`: why decisions were taken, and what came of them."""
 
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -75,7 +76,7 @@ def explain(
         )
     console = Console()
     for one in found:
-        for line in lines(one):
+        for line in lines(one, pipeline.policy.consumer_capacity_bytes_per_s):
             console.print(line, highlight=False, soft_wrap=True)
         console.print()
 
@@ -121,7 +122,8 @@ def _parsed_s(text: str, now_s: float) -> float:
         ) from None
 
 
-def lines(explained: Explanation) -> Iterator[Text | Table]:
+def lines(explained: Explanation, configured_bytes_per_s: float) -> Iterator[Text | Table]:
+    """`configured_bytes_per_s` is a consumer's capacity by the pipeline file as it is now."""
     d = explained.decision
     yield Text.assemble((f"{_clock(triggered_ms(d))}  ", "dim"), (d.trigger or "decision", "bold"), f"  {d.outcome}")
     yield _line("why", d.reason)
@@ -131,15 +133,15 @@ def lines(explained: Explanation) -> Iterator[Text | Table]:
     if d.inputs:
         yield _line("inputs", ", ".join(f"{name} {value:,.6g}" for name, value in d.inputs.items()))
     if d.capacities:
-        yield _line("can do", _capacities(d))
+        yield _line("can do", _capacities(d, configured_bytes_per_s))
     for other in d.rejected:
         yield _line("instead", other)
     if d.moves or d.created or d.deleted:
         yield _line("did", _changes(d))
         yield _line(
             "took",
-            f"t1 measure {d.measure_s:.1f} s, t2 decide {d.decide_s:.1f} s, t3 consumers ready {d.ready_s:.1f} s, "
-            f"t4 handover {d.handover_s:.1f} s{_pause(d)}",
+            f"t1 measure up to {d.measure_s:.1f} s, t2 decide {d.decide_s:.1f} s, "
+            f"t3 consumers ready {d.ready_s:.1f} s, t4 handover {d.handover_s:.1f} s{_pause(d)}",
         )
     yield _course(explained)
 
@@ -159,15 +161,16 @@ def _changes(d: DecisionRecord) -> str:
     return "; ".join(parts)
 
 
-def _capacities(d: DecisionRecord) -> str:
-    """Measured, and in brackets what it counted for where that is less than others."""
+def _capacities(d: DecisionRecord, configured_bytes_per_s: float) -> str:
+    """Measured, and in brackets what it counted for where that is less than others, or all for less than configured."""
     full = max(one.counted_bytes_per_s for one in d.capacities)
     said = []
     for one in d.capacities:
         measured = rate(one.measured_bytes_per_s) if one.measured_bytes_per_s else "not measured"
         less = f" (counts for {rate(one.counted_bytes_per_s)})" if one.counted_bytes_per_s < full else ""
         said.append(f"{one.consumer_id}: {measured}{less}")
-    return f"each counts for {rate(full)}; measured {', '.join(said)}"
+    configured = "" if math.isclose(full, configured_bytes_per_s) else f" (configured {rate(configured_bytes_per_s)})"
+    return f"each counts for {rate(full)}{configured}; measured {', '.join(said)}"
 
 
 def _pause(d: DecisionRecord) -> str:

@@ -24,6 +24,8 @@ SILENT_MS = 30_000
 _FORGOTTEN_MS = 600_000
 """A consumer silent for this long was replaced by another one, or the pipeline was killed as a whole."""
 _RATES_OLD_MS = 60_000
+_LATE_MS, _MANY_GOALS = 60_000, 10
+"""An oldest unread record is late after so many times the SLO's latency, and not before a minute."""
 _SKEW_WARN_MS, _SKEW_FAIL_MS = 2_000, 30_000
 _REJECTED_WARN, _REJECTED_FAIL = 0.001, 0.05
 _FEW_FILES = 100
@@ -222,6 +224,34 @@ def _start(silent: Collection[str], needed: Collection[str]) -> str:
     return f"start what is missing: headgate run FILE --roles {','.join(roles)}"
 
 
+def lag(kafka: KafkaFacts, now_ms: int) -> Finding:
+    """Is somebody reading what the lake misses, and fast enough?"""
+    waiting = {p: p.end - max(p.begin, p.ledger_next) for p in kafka.partitions if p.ledger_next is not None}
+    unread = [p for p, records in waiting.items() if records > 0]
+    if not unread:
+        return Finding("lag", Verdict.ok, "everything is in the lake")
+    ages_ms = [now_ms - p.oldest_unread_ms for p in unread if p.oldest_unread_ms is not None]
+    since = f", the oldest for {_span(max(ages_ms))}" if ages_ms else ""
+    evidence = f"{sum(waiting[p] for p in unread):,} records wait{since}"
+    at_work = {voice.who for voice in kafka.voices if now_ms - voice.written_ms <= SILENT_MS}
+    if "the controller" in at_work and not any(who.startswith("consumer ") for who in at_work):
+        return Finding(
+            "lag",
+            Verdict.fail,
+            f"{evidence}, and no consumer is at work",
+            "the controller's alerts and <home>/headgate.log say why none came up; docs/recover.md, A bad deployment",
+        )
+    if max(ages_ms, default=0) > max(_LATE_MS, _MANY_GOALS * 1000 * kafka.slo_latency_s):
+        return Finding(
+            "lag",
+            Verdict.warn,
+            evidence,
+            "it catches up, or headgate status FILE --once shows consumers that fail, headgate explain FILE what was "
+            "decided; raise fleet.max_consumers if all of them work",
+        )
+    return Finding("lag", Verdict.ok, evidence)
+
+
 def versions(kafka: KafkaFacts, now_ms: int) -> Finding:
     if kafka.refused:
         return Finding(
@@ -234,6 +264,13 @@ def versions(kafka: KafkaFacts, now_ms: int) -> Finding:
         advice = "they understand each other; upgrade all to one release"
         return Finding("versions", Verdict.warn, "; ".join(named), advice)
     return Finding("versions", Verdict.ok, f"Headgate {releases[0]} everywhere" if releases else "nobody is at work")
+
+
+def controller(kafka: KafkaFacts, now_ms: int) -> Finding:
+    if kafka.alerts:
+        advice = "headgate explain FILE says when and why; what is over by now needs nothing"
+        return Finding("controller", Verdict.warn, f"raised within the last hour: {_some(kafka.alerts)}", advice)
+    return Finding("controller", Verdict.ok, "raised no alert within the last hour")
 
 
 def committer(kafka: KafkaFacts, now_ms: int) -> Finding:
@@ -338,7 +375,9 @@ OF_KAFKA: tuple[Callable[[KafkaFacts, int], Finding], ...] = (
     topics,
     retention,
     parts,
+    lag,
     versions,
+    controller,
     committer,
     group,
     rejected,

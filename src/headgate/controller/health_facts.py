@@ -39,6 +39,7 @@ from headgate.model.messages import (
     ConsumerLeft,
     ConsumerState,
     ControllerState,
+    DecisionRecord,
     LedgerState,
     Measurement,
     PartitionRate,
@@ -51,6 +52,8 @@ _HOUR_MS = 3_600_000
 _MOST_AGES = 20
 """Partitions whose oldest unread record is looked up: those that lag most."""
 _MIRROR_WAIT_S = 3.0
+_DECISIONS = 50
+"""Of the newest, alerts are looked for."""
 
 
 def facts_of(pipeline: Pipeline) -> Facts:
@@ -156,12 +159,13 @@ def _ask_brokers(
     commits = [r.message for r in heard.commits if isinstance(r.message, CommitRecord)]
     measured = next((r for r in reversed(heard.words) if isinstance(r.message, Measurement)), None)
     rates = {TopicPartition(r.topic, r.partition): r for r in (measured.message.rates if measured else ())}
+    positions = {**_origins(pipeline, heard.words), **ledgers.positions}
     return KafkaFacts(
         brokers=len(listed.brokers),
         missing_topics=tuple(topic for topic in pipeline.topics if topic not in listed.topics),
         has_run=has_run,
         topics=_topics(admin, {p.topic for p in partitions}),
-        partitions=_partitions(settings, admin, pipeline, partitions, ledgers.positions, rates),
+        partitions=_partitions(settings, admin, pipeline, partitions, positions, rates),
         astray=_astray(pipeline, settings, ledgers, ledgers_now),
         rates=tuple(
             (partition, rate.bytes_per_s * len(pipeline.tables_of(partition.topic)))
@@ -175,7 +179,15 @@ def _ask_brokers(
         recent_rows=sum(c.rows for c in commits),
         recent_rejected=sum(c.rejected for c in commits),
         problems=_problems(pipeline, heard.words),
+        alerts=_alerts(heard.words, time.time() * 1000),
+        slo_latency_s=pipeline.slo.latency_s,
     )
+
+
+def _origins(pipeline: Pipeline, words: Iterable[Received]) -> dict[TopicPartition, int]:
+    """Where the committer says that partitions begin: until its first commit a table has no ledger of its own."""
+    said = [w.message for w in words if isinstance(w.message, LedgerState)]
+    return {partition: at for word in said for partition, at in pipeline.landed(word).items()}
 
 
 def _topics(admin: AdminClient, names: Iterable[str]) -> tuple[TopicFacts, ...] | str:
@@ -253,7 +265,13 @@ class _Heard:
 
 def _listen(settings: Mapping[str, Any], names: Topics) -> _Heard:
     tail = Tail(
-        settings, {(names.control, 0): Last(1000), (names.measurements, 0): Last(1), (names.ledger, 0): BEGINNING}
+        settings,
+        {
+            (names.control, 0): Last(1000),
+            (names.measurements, 0): Last(1),
+            (names.ledger, 0): BEGINNING,
+            (names.decisions, 0): Last(_DECISIONS),
+        },
     )
     try:
         words = tail.read_to_end(newest_of=names.ledger)
@@ -296,3 +314,9 @@ def _problems(pipeline: Pipeline, words: Iterable[Received]) -> tuple[str, ...]:
     newest = {w.message.table: w.message for w in words if isinstance(w.message, LedgerState)}
     ours = [table.name for table in pipeline.tables if table.name in newest]
     return tuple(f"{table}: {problem}" for table in sorted(ours) for problem in newest[table].problems)
+
+
+def _alerts(words: Iterable[Received], now_ms: float) -> tuple[str, ...]:
+    said = [w.message for w in words if isinstance(w.message, DecisionRecord) and now_ms - w.message.at_ms < _HOUR_MS]
+    newest_first = sorted(said, key=lambda d: -d.at_ms)
+    return tuple(dict.fromkeys(alert for decision in newest_first for alert in decision.alerts))

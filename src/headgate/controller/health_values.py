@@ -40,7 +40,7 @@ class PartitionFacts:
     begin: int
     end: int
     ledger_next: int | None
-    """Of the slowest table; None if no table's ledger knows it."""
+    """Of the slowest table; None if no table's ledger knows it, nor the committer where it begins."""
     oldest_unread_ms: int | None = None
     """Timestamp of the first record the lake misses, where that was looked up."""
     write_bytes_per_s: float = 0.0
@@ -86,6 +86,10 @@ class KafkaFacts:
     recent_rejected: int
     problems: tuple[str, ...]
     """What the committer says needs a person."""
+    alerts: tuple[str, ...] = ()
+    """What the controller raised over the last hour, newest first."""
+    slo_latency_s: float = 10.0
+    """By the pipeline file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from typing import get_args
 
 from confluent_kafka.admin import AdminClient
 
-from headgate.controller.metrics import count_decision, show_heartbeat
+from headgate.controller.metrics import count_decision, show_heartbeat, show_lags
+from headgate.controller.observing import lags_of_tables
 from headgate.controller.ports import APPLIED, Command, Event, Ledgers
 from headgate.kafka.channel import BEGINNING, END, Last, Outbox, Received, Tail
 from headgate.kafka.internal_topics import Topics, grow_control
@@ -88,6 +89,8 @@ class KafkaChannel:
 
     def beat(self, state: ControllerState) -> None:
         show_heartbeat(state)
+        if self._measurement is not None:
+            show_lags(lags_of_tables(self._measurement, self._positions))
         self._outbox.send(self._topics.control, state)
 
     def refused(self) -> Iterable[Alert]:

@@ -1,5 +1,7 @@
 """What the controller shows to Prometheus; counted where decisions leave for Kafka, so simulations count nothing."""
 
+from collections.abc import Mapping
+
 from prometheus_client import Counter, Gauge, Histogram
 
 from headgate.controller.ports import APPLIED
@@ -34,6 +36,9 @@ _CROWDING = PartGauge(
 _PAUSE = PartGauge(
     "headgate_move_pause_seconds", "How long a move keeps a partition from being read, 99th percentile of the newest"
 )
+_LAG = Gauge(
+    "headgate_lag_records", "Records in Kafka, by the newest measurement, that the table does not hold yet", ["table"]
+)
 _HEARTBEAT = PartGauge("headgate_controller_heartbeat_timestamp_seconds", "When the controller last took a step")
 
 
@@ -61,3 +66,8 @@ def show_heartbeat(state: ControllerState) -> None:
     _SLOW.set(sum(one.counted_bytes_per_s < state.configured_bytes_per_s for one in state.capacities))
     _CROWDING.set(state.crowding)
     _PAUSE.set(state.pause_s)
+
+
+def show_lags(of_tables: Mapping[str, int]) -> None:
+    for table, records in of_tables.items():
+        _LAG.labels(table).set(records)

@@ -200,11 +200,23 @@ def _lags(partitions: Sequence[TopicPartition], ends: Sequence[int], ledgers: Le
 
     A partition no ledger knows yet has an unknown, not an infinite lag.
     """
-    end, lags = np.array(ends, np.int64), np.zeros(len(partitions), np.int64)
+    lags = np.zeros(len(partitions), np.int64)
     for landed in ledgers.values():
-        lags = np.maximum(lags, end - np.array(in_order(landed, partitions, ends), np.int64))
+        lags = np.maximum(lags, _behind(partitions, ends, landed))
     found: list[int] = lags.tolist()
     return found
+
+
+def _behind(
+    partitions: Sequence[TopicPartition], ends: Sequence[int], landed: Mapping[TopicPartition, int]
+) -> NDArray[np.int64]:
+    return np.array(ends, np.int64) - np.array(in_order(landed, partitions, ends), np.int64)
+
+
+def lags_of_tables(measurement: Measurement, ledgers: Ledgers) -> dict[str, int]:
+    """How many records each table lacks, as far as its ledger knows the partitions."""
+    partitions, ends = measurement.partitions, measurement.columns.column("end_offset")
+    return {t: int(np.maximum(0, _behind(partitions, ends, at)).sum()) for t, at in ledgers.items()}
 
 
 def _with_records(

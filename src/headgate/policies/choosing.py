@@ -45,7 +45,7 @@ class Choice:
     def rejected(self) -> tuple[Alternative, ...]:
         if not self.keeps:
             others = sorted((o for o in self.options if o is not self.best), key=lambda o: -o.gain)[:3]
-            return tuple(Alternative(_words(o), f"would save {o.gain:.0f}") for o in others)
+            return tuple(Alternative(_words(o), f"would save {o.gain:.0f} consumer-seconds") for o in others)
         if self.best.assignment == self.kept.assignment:
             return ()
         if self.best.gain <= 0:
