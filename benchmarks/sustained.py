@@ -5,6 +5,7 @@ nothing."""
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,15 +18,18 @@ from benchmarks import live, streaming
 from benchmarks.ratio import Ratio, of_rounds
 from headgate.controller.one_consumer import one_consumer
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FixedSize
+from headgate.model.messages import CommitRecord
 
 PARTITIONS = 8
 ROUNDS = 3
 WARM_UP_BATCHES = 5
-BATCHES = 20
 BATCH_BYTES = (5_000_000, 20_000_000)
+COUNTED_BYTES = 400_000_000
+"""Of each round, after the warm-up."""
 ARROW_FIELDS = pa.schema(
     [
         ("id", pa.int64()),
@@ -41,7 +45,7 @@ ARROW_FIELDS = pa.schema(
 def run() -> list[Ratio]:
     with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder) / "kafka", 1) as kafka:
         home = Path(folder)
-        _fill(kafka.bootstrap, (WARM_UP_BATCHES + BATCHES + 2) * max(BATCH_BYTES) // live.RECORD_BYTES)
+        _fill(kafka.bootstrap, ((WARM_UP_BATCHES + 4) * max(BATCH_BYTES) + COUNTED_BYTES) // live.RECORD_BYTES)
         with streaming.warm_session(home) as spark:
             return list(_ratios(home, kafka.bootstrap, spark))
 
@@ -68,15 +72,18 @@ def _fill(bootstrap: str, records: int) -> None:
 
 
 def _ours(home: Path, bootstrap: str, spark: SparkSession, name: str, batch_bytes: int) -> float:
-    """MB per second, from the end of the warm-up to the announcement of the last batch; the committer works beside."""
+    """MB per second that were committed, from the first commit after the warm-up to the last one while it still read:
+    what is only announced by then does not count."""
     pipeline = live.make_pipeline(home, name, bootstrap, consumer=f"{{batch_bytes: {batch_bytes}}}")
+    warm_up = WARM_UP_BATCHES * batch_bytes
     with one_consumer(pipeline, lambda: spark) as consumer:
-        while len(consumer.cycles) <= WARM_UP_BATCHES + BATCHES and consumer.is_alive:
+        while sum(c.payload_bytes for c in consumer.cycles) < warm_up + COUNTED_BYTES and consumer.is_alive:
             consumer.listen(0.1)
-    cycles = [c for c in consumer.cycles if c.peak]
-    first, last = cycles[WARM_UP_BATCHES - 1], cycles[WARM_UP_BATCHES + BATCHES - 1]
-    megabytes = sum(c.payload_bytes for c in cycles[WARM_UP_BATCHES : WARM_UP_BATCHES + BATCHES]) / 1e6
-    return megabytes / ((last.at_ms - first.at_ms) / 1000)
+        still_read_ms = consumer.cycles[-1].at_ms
+    commits = [c for c in live.told(pipeline, Topics(pipeline.name).commits, CommitRecord) if c.at_ms <= still_read_ms]
+    committed = list(accumulate(c.payload_bytes for c in commits))
+    first = next(n for n, sum_bytes in enumerate(committed) if sum_bytes >= warm_up)
+    return (committed[-1] - committed[first]) / 1e6 / ((commits[-1].at_ms - commits[first].at_ms) / 1000)
 
 
 def _streaming(home: Path, bootstrap: str, spark: SparkSession, name: str, batch_bytes: int) -> float:
@@ -85,7 +92,7 @@ def _streaming(home: Path, bootstrap: str, spark: SparkSession, name: str, batch
     source = {"subscribe": live.TOPIC, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(records)}
     table = f"{streaming.CATALOG}.db.{name}"
     query = streaming.start_query(spark, bootstrap, table, home / f"{name}-checkpoint", source)
-    wanted = WARM_UP_BATCHES + BATCHES
+    wanted = WARM_UP_BATCHES + COUNTED_BYTES // batch_bytes
     streaming.wait_for_batch(query, wanted)
     done = [p for p in query.recentProgress if WARM_UP_BATCHES <= p["batchId"] < wanted]
     query.stop()
@@ -100,9 +107,9 @@ def _loop(home: Path, bootstrap: str, name: str, batch_bytes: int) -> float:
     )
     consumer.assign([TopicPartition(live.TOPIC, n, 0) for n in range(PARTITIONS)])
     options = pajson.ParseOptions(explicit_schema=ARROW_FIELDS, unexpected_field_behavior="ignore")
-    per_batch = batch_bytes // live.RECORD_BYTES
+    per_batch, batches = batch_bytes // live.RECORD_BYTES, COUNTED_BYTES // batch_bytes
     began = 0.0
-    for turn in range(WARM_UP_BATCHES + BATCHES):
+    for turn in range(WARM_UP_BATCHES + batches):
         if turn == WARM_UP_BATCHES:
             began = time.perf_counter()
         messages: list[Message] = []
@@ -117,4 +124,4 @@ def _loop(home: Path, bootstrap: str, name: str, batch_bytes: int) -> float:
         pq.write_table(table, home / f"{name}-{turn}.parquet", compression="zstd")
     seconds = time.perf_counter() - began
     consumer.close()
-    return BATCHES * per_batch * live.RECORD_BYTES / 1e6 / seconds
+    return batches * per_batch * live.RECORD_BYTES / 1e6 / seconds

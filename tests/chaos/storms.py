@@ -12,7 +12,7 @@ ROUND_S = 150.0
 STORM_S = 45.0
 """Faults begin within this time; the rest of the round is for recovery, and for calm."""
 FIRST_S = 20.0
-PER_STORM = 12
+PER_STORM = 10
 """Some cannot happen when their time comes (nobody to be killed, a step not reached); 200 an hour must be left."""
 
 

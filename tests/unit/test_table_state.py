@@ -120,5 +120,7 @@ def test_announcements_are_taken_in_again_when_their_topic_goes_back() -> None:
     assert table.pending == [], "settled by an earlier committer"
     news = come(10, 11)
     assert table.pending == news
+    table.begins(Future(), news, 12, 1000.0)
     anew = come(3, 4)
-    assert table.pending == [*news, *anew]
+    assert table.pending == anew
+    assert table.ends().settled_to == 3, "what was settled are others"

@@ -75,7 +75,6 @@ class Committer:
         self._placing = Placing(pipeline, self._admin)
         self._earlier: LastWords | None = None
         self._topic_ids: dict[str, str] = {}
-        self._expiries: list[Future[None]] = []
         self._group: Mirror = mirror or GroupMirror(self._settings, pipeline.group)
         self._mirrored: dict[TopicPartition, int] = {}
         self._mirror_rests_until = 0.0
@@ -142,12 +141,10 @@ class Committer:
         while; one that takes longer than `patience_s` goes on beside the next turns. `every_s` lies between two commits
         to a table at least."""
         self._open()
+        self._settle_done()
         self._topic_ids = {**self._topic_ids, **self._placing.discover()}  # a new one: commits under way read the old
         said = self._words().said
-        for state in self._tables.values():
-            if state.may_look(time.monotonic()):
-                state.looks(self._beside.submit(self._attempt, state, ()))
-        self._settle_within(patience_s)
+        self._look(patience_s)
         for state in self._tables.values():
             self._placing.place(state, said.get(state.name))
         self._intake.open(said)
@@ -156,6 +153,14 @@ class Committer:
         self._settle_within(patience_s)
         self._complain_of_slow_ones()
         self._mirror()
+
+    def _look(self, patience_s: float) -> None:
+        """The ledgers as they are when this committer begins."""
+        unseen = [state for state in self._tables.values() if state.may_look(time.monotonic())]
+        for state in unseen:
+            state.looks(self._beside.submit(self._attempt, state, ()))
+        if unseen:
+            self._settle_within(patience_s)
 
     def _begin(self, every_s: float) -> None:
         now_s = time.monotonic()
@@ -174,28 +179,31 @@ class Committer:
     def _settle_within(self, patience_s: float) -> None:
         """Tells how commits went as they end; each is waited for until so long after it began."""
         until_s = time.monotonic() + patience_s
+        expiries: list[Future[None]] = []
         while True:
-            self._settle_done()
+            expiries += self._settle_done()
             running = [state.under_way for state in self._tables.values() if state.under_way is not None]
             left_s = max((one.began_s for one in running), default=-math.inf) + patience_s - time.monotonic()
             if left_s <= 0:
                 break
             wait([one.result for one in running], left_s, FIRST_COMPLETED)
-        wait(self._expiries, max(0.0, until_s - time.monotonic()))
-        self._expiries = [expiry for expiry in self._expiries if not expiry.done()]
+        wait(expiries, max(0.0, until_s - time.monotonic()))
 
-    def _settle_done(self) -> None:
+    def _settle_done(self) -> list[Future[None]]:
+        """Returns the expiries that begin with it."""
         unheard: KafkaUnavailable | None = None
+        expiries = []
         for state in self._tables.values():
             if state.is_done:
                 try:
                     if self._settle(state):
-                        self._expiries.append(self._beside.submit(self._expire, state))
+                        expiries.append(self._beside.submit(self._expire, state))
                 except KafkaUnavailable as error:  # the others' commits have landed, too
                     unheard = error
                     state.published_at = 0.0
         if unheard is not None:
             raise unheard
+        return expiries
 
     def _complain_of_slow_ones(self) -> None:
         for state in self._tables.values():

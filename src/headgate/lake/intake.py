@@ -104,5 +104,5 @@ class Intake:
                 "is announced again", self._place.topic, offset, self._read_to,
             )  # fmt: skip
             for state in self._tables.values():
-                state.settled_to = min(state.settled_to, offset)
+                state.go_back(offset)
         self._read_to = offset + 1

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from zlib import crc32
 
 from pyiceberg.catalog import Catalog
@@ -148,6 +148,12 @@ class TableState:
         self.pending[:0] = commit.announcements
         self.failures += 1
         self.rests_until = time.monotonic() + min(_LONGEST_REST_S, 2.0 ** min(self.failures - 1, 10))
+
+    def go_back(self, offset: int) -> None:
+        """Announcements from here on are others than those that were settled."""
+        self.settled_to = min(self.settled_to, offset)
+        if self.under_way is not None:
+            self.under_way = replace(self.under_way, settled_to=min(self.under_way.settled_to, offset))
 
     def is_time_to_expire(self, every: int) -> bool:
         """After the first commit of a life, too: lives may be short. Tables that commit in step take turns."""
