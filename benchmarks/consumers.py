@@ -15,7 +15,7 @@ from tests.integration.pipeline_harness import PipelineRun
 
 PARTITIONS = 8
 BYTES_PER_S = 100_000.0
-ROUNDS = 2
+ROUNDS = 3
 WARM_UP_S, MEASURED_S = 20.0, 40.0
 
 

@@ -27,7 +27,7 @@ PARTITIONS = 6
 CAPACITY, PACKED = 300_000, 240_000
 BEFORE, ADDED = 200_000.0, 250_000.0
 """Bytes per second: one consumer is enough for the first, not for both."""
-STEPS = 3
+STEPS = 5
 CALM_S, WATCHED_S = 12.0, 40.0
 READY_S = 120.0
 LIMITS = ((1, 5.0), (0, 15.0))

@@ -308,3 +308,16 @@ def test_the_slowest_measured_capacity_leaves_out_slow_consumers_and_what_they_t
     assert capacity(seen, None) == 80
     assert capacity(replace(seen, abilities=Abilities(2e4, {2: 0.4})), None) == 180
     assert capacity(replace(seen, abilities=Abilities(2e4, {2: 0.4}, crowding=1.5)), None) == 270
+
+
+def test_the_pause_of_a_move_counts_as_measured_but_for_no_less_than_configured() -> None:
+    """E-29. With 2 s of pause, moves cannot keep an SLO of half a second."""
+
+    def told(configured_s: float, measured_s: float | None) -> bool:
+        watched = Watched(Slo(slo_s=0.5, pause_s=configured_s), owned([0, 1, 2, 3, 4]), pause_s=measured_s)
+        return any("moving a partition takes 2 s" in alert.text for alert in watched.seconds(5, [5] * 5).alerts)
+
+    assert told(2.0, None)
+    assert told(2.0, 0.3)
+    assert told(0.05, 2.0)
+    assert not told(0.05, 0.3)

@@ -54,7 +54,7 @@ class Slo:
     start_s: float = 3.0
     """From asking for a consumer to its being ready, until that is measured."""
     pause_s: float = 0.05
-    """How long a moved partition stands still, until that is measured."""
+    """How long a moved partition stands still, until that is measured; never taken to be less (E-29)."""
     move_price: float = 1.0
     """Consumer-seconds that moving a partition costs apart from its pause: connections, caches, attention."""
     interval_s: float = 1.0
@@ -97,7 +97,7 @@ class Slo:
         if not self._forecast.is_ready:
             return self._blind(seen, "less than two beats of arrivals are known")
         start_s = self.start_s if seen.start_s is None else seen.start_s
-        pause_s = self.pause_s if seen.pause_s is None else seen.pause_s
+        pause_s = max(self.pause_s, seen.pause_s or 0.0)
         self._account.add(seen, mu, pause_s, self.waits_s)
         load = self._forecast.load(start_s + self.interval_s)
         prices = self._prices(seen, load, mu, start_s, pause_s)
