@@ -28,7 +28,7 @@ from headgate.simulation.dispatch_policies import (
 from tests.topologies import cluster
 
 JOBS = 100_000
-MANY_JOBS = 400_000
+MANY_JOBS = 1_000_000
 
 ORACLES = [
     # B-49: queues, load, policy, mean wait, half-width of the oracle's own interval (0: a formula)
