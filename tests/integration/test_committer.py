@@ -364,7 +364,7 @@ class HangingCatalog(SqlCatalog):
         self.may_go = threading.Event()
 
     def load_table(self, identifier: Any) -> Table:
-        if "t" in identifier[-1:] or identifier == "lake.t":
+        if self.identifier_to_tuple(identifier)[-1] == "t":
             assert self.may_go.wait(120)
         return super().load_table(identifier)
 

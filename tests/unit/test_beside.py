@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -78,6 +79,27 @@ def test_files_that_hang_for_one_table_hold_up_no_other() -> None:
     free.set()
     assert hanging.result(30) == 100
     assert isinstance(ExecutorFactory.get_or_create(), ThreadPoolExecutor), "elsewhere all is as it was"
+
+
+def test_a_pool_is_used_again_unless_something_hangs_in_it() -> None:
+    beside, free = Beside(1, "test"), threading.Event()
+
+    def pool(work: Callable[..., object], *args: object) -> int:
+        """Which one; does not wait for the work."""
+        executor = ExecutorFactory.get_or_create()
+        executor.submit(work, *args)
+        return id(executor)
+
+    def pool_in_the_end(work: Callable[..., object], *args: object) -> int:
+        executor = ExecutorFactory.get_or_create()
+        executor.submit(work, *args).result(30)
+        return id(executor)
+
+    first = beside.submit(pool_in_the_end, sum, ()).result(30)
+    assert beside.submit(pool_in_the_end, sum, ()).result(30) == first
+    assert beside.submit(pool, free.wait, 60).result(30) == first
+    assert beside.submit(pool_in_the_end, sum, ()).result(30) != first
+    free.set()
 
 
 def test_an_error_with_a_file_is_raised_where_its_result_is_asked_for() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from queue import SimpleQueue
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from pyiceberg.utils.concurrent import ExecutorFactory
 
@@ -25,23 +25,40 @@ class FilePool(Executor):
     """Threads that are started as there is work for them, and that nobody waits for."""
 
     def __init__(self, most: int = _THREADS) -> None:
-        self._most, self._threads = most, 0
+        self._most, self._threads, self._unfinished = most, 0, 0
+        self._lock = threading.Lock()
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._unfinished
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         done: Future[T] = Future()
 
         def run() -> None:
             try:
-                done.set_result(fn(*args, **kwargs))
+                result = fn(*args, **kwargs)
             except BaseException as error:  # noqa: BLE001 — it is raised where the result is asked for
+                self._finished()
                 done.set_exception(error)
+            else:
+                self._finished()
+                done.set_result(result)
 
+        with self._lock:
+            self._unfinished += 1
+            is_new = self._threads < min(self._most, self._unfinished)
+            self._threads += is_new
         self._work.put(run)
-        if self._threads < self._most:
-            self._threads += 1
+        if is_new:
             threading.Thread(target=self._serve, name="files", daemon=True).start()
         return done
+
+    def _finished(self) -> None:
+        """Before whoever waits for the result goes on, so that a pool without open results is idle."""
+        with self._lock:
+            self._unfinished -= 1
 
     def _serve(self) -> None:
         while (run := self._work.get()) is not None:
@@ -65,13 +82,23 @@ def _get_or_create() -> Executor:
 ExecutorFactory.get_or_create = staticmethod(_get_or_create)  # type: ignore[method-assign]
 
 
+_idle: list[FilePool] = []
+"""To be used again: threads that come and go cost memory that is not given back."""
+
+
 @contextmanager
 def own_pool() -> Iterator[None]:
     """For everything that this thread has PyIceberg do meanwhile."""
-    pool: Any = FilePool()
+    try:
+        pool = _idle.pop()
+    except IndexError:
+        pool = FilePool()
     _mine.pool = pool
     try:
         yield
     finally:
         _mine.pool = None
-        pool.shutdown()
+        if pool.is_idle:
+            _idle.append(pool)
+        else:
+            pool.shutdown()  # something hangs in it
