@@ -44,7 +44,7 @@ def some(folder: Path, pattern: str) -> Callable[[], bool]:
 
 
 def test_without_a_file_it_measures_on_generated_records_and_its_numbers_agree(tmp_path: Path) -> None:
-    words = ("--megabytes", "80", "--partitions", "4", "--tables", "2", "--seconds", "40", "--output", "json")
+    words = ("--megabytes", "80", "--partitions", "4", "--tables", "2", "--seconds", "30", "--output", "json")
     running = calibrate(tmp_path, *words)
     said, complaints = running.communicate(timeout=500)
     assert running.returncode == 0, complaints

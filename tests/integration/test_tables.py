@@ -16,7 +16,7 @@ from headgate.controller.assembly import channel_of
 from headgate.errors import KafkaUnavailable
 from headgate.kafka import offsets
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.lake import committer
+from headgate.lake import placing
 from headgate.lake.catalogs import open_catalog
 from headgate.lake.sweep import sweep_orphans
 from headgate.model import TopicPartition
@@ -244,7 +244,7 @@ def test_latest_is_waited_for_when_the_brokers_do_not_say_at_once_where_it_is(
             assert isinstance(answer, dict)
             return answer
 
-        monkeypatch.setattr(committer, "end_offsets", end_offsets)
+        monkeypatch.setattr(placing, "end_offsets", end_offsets)
         run.committer()
         eventually(lambda: len(known_partitions(run, "lake.t")) == 2, "the committer has looked")
         assert not answers
