@@ -24,6 +24,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from headgate.errors import KafkaUnavailable, Outdated
 from headgate.kafka.codec import RELEASE, VERSION, AnotherVersion, NotAMessage, Origin, decode, encode, origin_of
 from headgate.kafka.internal_topics import MOST_MESSAGE_BYTES
+from headgate.kafka.leaders import Leaders
 
 log = logging.getLogger(__name__)
 
@@ -146,6 +147,7 @@ class Tail:
         """Who of an older version is at work, and what to do about it."""
         self.next: dict[tuple[str, int], int] = {}
         """Next offset to read per partition, once known."""
+        Leaders(self._consumer).meet(topic for topic, _ in start)
         assigned = []
         for (topic, partition), offset in start.items():
             at = self._definite(topic, partition, offset)
@@ -177,9 +179,12 @@ class Tail:
 
     def poll(self, timeout_s: float = 0.0, most: int = 1000) -> list[Received]:
         """What has arrived, at most `most`; waits up to `timeout_s` only while there is nothing."""
-        # Asked for more than one, `consume` waits the whole time for the others.
+        return self._decoded(self._arrived(timeout_s, most))
+
+    def _arrived(self, timeout_s: float, most: int = 1000) -> list[Any]:
+        """Asked for more than one, `consume` waits the whole time for the others."""
         first = self._consumer.consume(1, timeout_s) if timeout_s > 0 else []
-        return self._decoded((*first, *self._consumer.consume(most, 0.0)))
+        return [*first, *self._consumer.consume(most, 0.0)]
 
     def _decoded(self, records: Iterable[Any]) -> list[Received]:
         received = []
@@ -236,7 +241,7 @@ class Tail:
             if time.monotonic() > until:
                 raise KafkaUnavailable(f"could not read {sorted(k[0] for k in ends)} to the end in {deadline_s:g} s")
             record: Any
-            for record in self._consumer.consume(1000, 0.2):
+            for record in self._arrived(0.2):
                 if record.error() is None and record.topic() == newest_of:
                     newest[record.key()] = record
                     self.next[record.topic(), record.partition()] = record.offset() + 1
@@ -251,8 +256,9 @@ class Tail:
         while any(self._position(key) < end for key, end in ends.items()):
             if time.monotonic() > until:
                 raise KafkaUnavailable(f"nothing came from {sorted(k[0] for k in ends)} for {silence_s:g} s")
-            if records := self._consumer.consume(1000, 0.2):
-                until = time.monotonic() + silence_s
+            if records := self._arrived(0.2):
+                if any(record.error() is None for record in records):
+                    until = time.monotonic() + silence_s
                 yield self._decoded(records)
 
     def _ends(self) -> dict[tuple[str, int], int]:
@@ -274,7 +280,7 @@ class Tail:
         while self._position((topic, 0)) < end:
             if time.monotonic() > until:
                 raise KafkaUnavailable(f"could not read {topic} within {deadline_s:g} s")
-            received += self._decoded(self._consumer.consume(1000, 0.2))
+            received += self._decoded(self._arrived(0.2))
         return [r for r in received if r.offset < end]
 
     def _offset_at(self, topic: str, at_ms: float) -> int:

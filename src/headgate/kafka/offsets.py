@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from headgate.errors import KafkaUnavailable
+from headgate.kafka.leaders import Leaders
 from headgate.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -191,6 +192,7 @@ def written_at_ms(
     found: dict[TopicPartition, int] = {}
     until = time.monotonic() + deadline_s
     try:
+        Leaders(consumer).meet(p.topic for p in positions)
         consumer.assign([KafkaTopicPartition(p.topic, p.partition, offset) for p, offset in positions.items()])
         while len(found) < len(positions) and time.monotonic() < until:
             record: Any
