@@ -24,7 +24,6 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from headgate.errors import KafkaUnavailable, Outdated
 from headgate.kafka.codec import RELEASE, VERSION, AnotherVersion, NotAMessage, Origin, decode, encode, origin_of
 from headgate.kafka.internal_topics import MOST_MESSAGE_BYTES
-from headgate.kafka.leaders import Leaders
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +146,6 @@ class Tail:
         """Who of an older version is at work, and what to do about it."""
         self.next: dict[tuple[str, int], int] = {}
         """Next offset to read per partition, once known."""
-        Leaders(self._consumer).meet(topic for topic, _ in start)
         assigned = []
         for (topic, partition), offset in start.items():
             at = self._definite(topic, partition, offset)
