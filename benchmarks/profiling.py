@@ -111,12 +111,13 @@ def _spy(stacks: Path) -> "subprocess.Popen[bytes] | None":
     """On the daemon of Spark's Python workers and all of them."""
     beside = Path(sys.executable).with_name("py-spy")
     spy = str(beside) if beside.exists() else shutil.which("py-spy")
-    daemons = [p for p in psutil.Process().children(recursive=True) if "python_daemon" in " ".join(p.cmdline())]
+    children = psutil.process_iter(["pid", "cmdline"])  # of processes that have just ended, None
+    daemons = [p.pid for p in children if "headgate.consumer.python_daemon" in (p.info["cmdline"] or ())]
     if spy is None or not daemons:
         return None
     command = [spy, "record", "--subprocesses", "--rate", "200", "--format", "raw", "--output", str(stacks)]
     quiet = subprocess.DEVNULL
-    return subprocess.Popen([*command, "--pid", str(daemons[0].pid)], stdout=quiet, stderr=quiet)
+    return subprocess.Popen([*command, "--pid", str(min(daemons))], stdout=quiet, stderr=quiet)
 
 
 # Spark's event log
