@@ -43,10 +43,17 @@ TABLES: list[dict[str, Any]] = [{"name": "lake.t"}]
 
 
 def made(
-    run: PipelineRun, partition: int, start: int, end: int, consumer: int = 1, table: str = "lake.t", **fields: Any
+    run: PipelineRun,
+    partition: int,
+    start: int,
+    end: int,
+    consumer: int = 1,
+    table: str = "lake.t",
+    topic: str = "t",
+    **fields: Any,
 ) -> Announcement:
     """An announcement of one range by one consumer, with the file it speaks of."""
-    short = announce((run.topic("t"), partition, start, end), table=table)
+    short = announce((run.topic(topic), partition, start, end), table=table)
     folder = Path(table_location(run.pipeline.lake, table)) / "data"
     path = write_file(folder / f"{short.id}.parquet", short.ranges)
     return replace(short, files=(path,), consumer_id=consumer, incarnation=f"life {consumer}", **fields)
@@ -430,9 +437,7 @@ def test_a_topic_that_nobody_describes_keeps_only_what_names_it_waiting(
             denied = {name: "not authorized" for name in ids.known if name == run.topic("silent")}
             return TopicIds({name: known for name, known in ids.known.items() if name not in denied}, denied)
 
-        short = announce((run.topic("silent"), 0, 0, 1))
-        path = write_file(Path(table_location(run.pipeline.lake, "lake.t")) / "data/silent.parquet", short.ranges)
-        held, well = replace(short, files=(path,)), made(run, 0, 2, 4)
+        held, well = made(run, 0, 0, 1, topic="silent"), made(run, 0, 2, 4)
         with monkeypatch.context() as denying:
             denying.setattr("headgate.lake.committer.topic_ids", deny)
             send(run, held, well)
@@ -492,9 +497,7 @@ def test_a_topic_that_is_gone_does_not_keep_the_group_s_offsets_from_following(
     with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1, "gone": 1}) as run:
         run.produce("t", [b"x"] * 4)
         admin, gone = AdminClient({"bootstrap.servers": broker.bootstrap}), run.topic("gone")
-        of_gone = announce((gone, 0, 0, 1))
-        path = write_file(Path(table_location(run.pipeline.lake, "lake.t")) / "data/gone.parquet", of_gone.ranges)
-        of_gone = replace(of_gone, files=(path,))
+        of_gone = made(run, 0, 0, 1, topic="gone")
         send(run, of_gone)
         settle(run, Committer(run.pipeline, run.settings), of_gone)
         admin.delete_topics([gone])[gone].result(30)

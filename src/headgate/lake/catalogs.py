@@ -52,7 +52,7 @@ def open_catalog(lake: Lake) -> Catalog:
             properties["uri"] = _with_deadlines(uri)
         return load_catalog(lake.catalog_name, **properties)
     except ModuleNotFoundError as error:
-        extra = " (pip install headgate[postgres])" if uri.startswith("postgresql") else ""
+        extra = " (pip install '.[postgres]' in Headgate's repository)" if uri.startswith("postgresql") else ""
         raise LakeError(f"the catalog needs the Python package {error.name}: install it{extra}") from error
     except Exception as error:
         first = (str(error) or repr(error)).splitlines()[0]  # databases add pages of advice

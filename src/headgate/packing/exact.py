@@ -1,6 +1,6 @@
 """The optimum (L-58): fewest consumers, and among those the least moved weight. For small cases, as a yardstick.
 
-Needs OR-tools: `pip install headgate[exact]`.
+Needs OR-tools: `pip install '.[exact]'` in Headgate's repository.
 """
 
 import math
@@ -181,5 +181,7 @@ def _cp_sat() -> Any:
     try:
         from ortools.sat.python import cp_model
     except ImportError as error:
-        raise SetupError("the exact packer needs OR-tools: install it with `pip install headgate[exact]`") from error
+        raise SetupError(
+            "the exact packer needs OR-tools: `pip install '.[exact]'` in Headgate's repository"
+        ) from error
     return cp_model
