@@ -35,9 +35,17 @@ class Ratio:
     @property
     def met(self) -> bool | None:
         """None where nothing is asked for."""
+        return self._keeps(self.ratio)
+
+    @property
+    def always_met(self) -> bool | None:
+        """Also at the worse end of its spread."""
+        return self._keeps(self.high if self.better == "lower" else self.low)
+
+    def _keeps(self, ratio: float) -> bool | None:
         if self.target is None:
             return None
-        return self.ratio <= self.target if self.better == "lower" else self.ratio >= self.target
+        return ratio <= self.target if self.better == "lower" else ratio >= self.target
 
     @property
     def asked(self) -> str:

@@ -36,6 +36,7 @@ STEPS = (
     "compact.committed",
     "expire.committed",
     "sweep.deleted",
+    "rollback.committed",
 )
 ACTIONS = ("kill", "stop", "raise")
 

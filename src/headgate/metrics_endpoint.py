@@ -31,12 +31,13 @@ def serve(port: int, address: str, home: Path, pipeline: str, part: str) -> Endp
     """Serves until this process ends; port 0 is any that is free."""
     try:
         server, _ = start_http_server(port, addr=address)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SetupError(
-            f"cannot serve metrics on port {port}: {error.strerror}; is this pipeline running here already? Otherwise "
-            f"set another metrics_port"
+            f"cannot serve metrics on {address} port {port}: {why}; is this pipeline running here already? Otherwise "
+            f"set another metrics_port or metrics_address"
         ) from error
-    host = "127.0.0.1" if address in ("", "0.0.0.0", "::") else address
+    host = "127.0.0.1" if address in ("", "0.0.0.0", "::") else f"[{address}]" if ":" in address else address
     about = {"targets": [f"{host}:{server.server_port}"], "labels": {"pipeline": pipeline, "part": part}}
     endpoint = Endpoint(target_file(home, part), json.dumps([about]))
     with using(endpoint.file.parent):

@@ -48,7 +48,7 @@ def _plan(chance: random.Random) -> list[actions.Action]:
     steps = [
         actions.kill_at(step, chance.choice(("kill", "stop")) if step.startswith(("cycle.", "command.")) else "kill")
         for step in STEPS
-        if not step.startswith(("compact.", "expire.", "sweep."))  # no upkeep runs here
+        if not step.startswith(("compact.", "expire.", "sweep.", "rollback."))  # no upkeep runs here
     ]
     plan = [*_AT_RANDOM, *steps]
     chance.shuffle(plan)

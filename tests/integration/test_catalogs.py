@@ -1,8 +1,10 @@
 """The lake with its catalog in a real PostgreSQL server, and in an Iceberg REST catalog."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,6 +19,9 @@ from headgate.lake.catalogs import open_catalog
 from headgate.lake.commit import TableCommitter
 from headgate.lake.compaction import compact
 from headgate.lake.ledger import read_ledger
+from headgate.lake.maintenance import expire_snapshots
+from headgate.lake.rollback import restore_points, roll_back
+from headgate.lake.sweep import sweep_orphans
 from headgate.lake.tables import table_location
 from headgate.lake.verify import verify_table
 from headgate.model import Range, TopicPartition
@@ -63,9 +68,24 @@ def pipeline_with(folder: Path, catalog: dict[str, str]) -> Pipeline:
     return load_pipeline(file)
 
 
+class Rival(TableCommitter):
+    """Waits before its exchange until the other one has prepared its own on the same snapshot: one must fail."""
+
+    meeting: threading.Barrier
+    is_to_meet = True
+
+    def _stage(self, table: Any, sorted_: Any) -> Any:
+        staged = super()._stage(table, sorted_)
+        if self.is_to_meet:
+            self.is_to_meet = False
+            self.meeting.wait(120)
+        return staged
+
+
 def test_committers_in_competition_create_commit_and_compact_and_every_record_is_there_once(
     tmp_path: Path, catalog: dict[str, str], spark: SparkSession
 ) -> None:
+    meeting = threading.Barrier(2)
     pipeline = pipeline_with(tmp_path, catalog)
     origins = {TopicPartition("t", n): 0 for n in range(2)}
     conflicts, failures = list[int](), list[BaseException]()
@@ -74,12 +94,14 @@ def test_committers_in_competition_create_commit_and_compact_and_every_record_is
     def commit(partition: int) -> None:
         """As a committer in a process of its own: its own connection, its own look at the ledger."""
         try:
-            committer = TableCommitter(open_catalog(pipeline.lake), pipeline.lake, pipeline.tables[0])
+            committer = Rival(open_catalog(pipeline.lake), pipeline.lake, pipeline.tables[0])
+            committer.meeting = meeting
             folder = Path(table_location(pipeline.lake, "lake.t")) / "data"
             for start in range(0, 50, 10):
                 read = Range(TopicPartition("t", partition), start, start + 10)
                 path = write_file(folder / f"{partition}-{start}.parquet", (read,))
                 sent = announce(("t", partition, start, start + 10), files=(path,))
+                committer.is_to_meet = True
                 result = committer.commit([sent], origins)
                 assert result.committed == (sent,)
                 conflicts.append(result.conflicts)
@@ -93,6 +115,7 @@ def test_committers_in_competition_create_commit_and_compact_and_every_record_is
         thread.join(300)
     assert failures == []
     assert len(conflicts) == 10
+    assert sum(conflicts) >= 5, "of the two in each of five rounds one was refused"  # again if it looked too early
 
     opened = open_catalog(pipeline.lake)
     assert read_ledger(opened.load_table("lake.t")).next == {TopicPartition("t", n): 50 for n in range(2)}
@@ -101,6 +124,17 @@ def test_committers_in_competition_create_commit_and_compact_and_every_record_is
     assert compact(opened, "lake.t", pipeline.lake).files == 10
     verdict = verify_table(spark, opened, pipeline.tables[0])
     assert (verdict.problems, verdict.rows) == ((), 100)
+
+    few = pipeline.lake.model_copy(update={"keep_snapshots": 4, "keep_hourly": 0, "orphan_age_s": 0.001})
+    assert expire_snapshots(opened, "lake.t", few) > 0
+    *_, oldest = restore_points(opened.load_table("lake.t"))
+    roll_back(opened, few, "lake.t", oldest.snapshot_id)
+    table = opened.load_table("lake.t")
+    assert read_ledger(table).next == oldest.ledger.next != {}
+    time.sleep(0.01)
+    sweep_orphans(opened, "lake.t", few, remove=True)
+    verdict = verify_table(spark, opened, pipeline.tables[0])
+    assert (verdict.problems, verdict.rows) == ((), sum(oldest.ledger.next.values()))
 
 
 def test_no_command_prints_the_password(tmp_path: Path, database: postgres.Server) -> None:

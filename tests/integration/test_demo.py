@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headgate.config.loader import load_pipeline
+from headgate.errors import LakeError
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.lake.catalogs import open_catalog
 from tests.eventually import eventually
@@ -59,6 +60,18 @@ def test_verify_names_what_somebody_deleted_and_fails(finished_demo: Finished) -
     assert counted.returncode == 1
     assert "4 offsets are missing" in counted.stdout
     assert "missing clicks-1[3, 7)" in counted.stdout
+
+
+def test_verify_says_in_one_line_that_a_data_file_is_gone(finished_demo: Finished) -> None:
+    home = finished_demo[0]
+    table = open_catalog(load_pipeline(home / "pipeline.yaml").lake).load_table("lake.clicks")
+    gone = next(iter(table.scan().plan_files())).file.file_path
+    Path(gone.removeprefix("file://")).unlink()
+    counted = headgate("verify", "--home", str(home))
+    assert counted.returncode == LakeError.exit_code
+    (said,) = counted.stderr.splitlines()
+    assert "lake.clicks cannot be counted: " in said
+    assert Path(gone).name in said
 
 
 @pytest.mark.parametrize("times", [1, 2])

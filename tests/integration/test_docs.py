@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -157,11 +158,12 @@ def test_calibrating_as_the_page_says_measures_and_then_writes(
     assert not (stranger.folder / "home").exists()  # where the pipeline may be running
 
 
-def test_the_transform_of_the_page_does_what_the_page_says(
-    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+def test_the_transform_of_the_page_its_own_test_and_its_query_do_what_the_page_says(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = list(blocks(ROOT / "docs" / "write-a-transform.md"))
-    module, *_ = (block.text for block in page if block.language == "python")
+    module, test_of_it = (block.text for block in page if block.language == "python")
+    (query,) = (block.text for block in page if block.language == "sql")
     (file,) = (yaml.safe_load(block.text) for block in page if block.language == "yaml")
     (records,) = (block.text for block in page if block.language == "json")
     (tmp_path / "shop.py").write_text(module)
@@ -173,3 +175,32 @@ def test_the_transform_of_the_page_does_what_the_page_says(
     assert rows == [(1, "DE", Decimal("12.50")), (3, "FR", None)]
     assert [row["_offset"] for row in run.rejected("lake.orders")] == [3]
     assert run.assert_exactly_once("lake.orders").filtered == 1
+
+    run.read("lake.orders__rejected").createOrReplaceTempView("rejected")
+    ((reason, count),) = spark.sql(query.replace("lake.orders__rejected", "rejected")).collect()
+    assert "schema" in reason
+    assert count == 1
+
+    monkeypatch.syspath_prepend(tmp_path)
+    names: dict[str, Any] = {}
+    exec(test_of_it, names)
+    (its_test,) = (value for name, value in names.items() if name.startswith("test_"))
+    its_test()
+
+
+def test_a_lost_catalog_is_told_as_the_page_says_where_its_tables_are_and_the_pipeline_goes_on(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    (register,) = (block.text for block in marked("recover.md") if "register_table" in block.text)
+    table = {"name": "lake.orders", "format": "json", "schema": "n BIGINT"}
+    with PipelineRun(tmp_path, broker, spark, [table], {"t": 1}) as run:
+        for life in range(2):
+            run.produce("t", [b'{"n": 1}', b"no JSON"] * 5)
+            run.run()
+            run.wait_until_landed()
+            run.stop()
+            if life == 0:
+                (run.pipeline.home / "catalog.db").unlink()
+                exec(register.replace("orders.yaml", str(tmp_path / "pipeline.yaml")), {})
+        verdict = run.assert_exactly_once("lake.orders")
+        assert (verdict.rows, verdict.rejected) == (10, 10)

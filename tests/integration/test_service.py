@@ -250,7 +250,7 @@ def test_what_cannot_work_is_said_in_one_line_before_anything_starts(tmp_path: P
     with pytest.raises(KafkaUnavailable, match=r"no broker answers at 127\.0\.0\.1:1"):
         Service(write_pipeline(tmp_path, "127.0.0.1:1", "nobody")).start()
     port = int(broker.bootstrap.rsplit(":", 1)[1])
-    with pytest.raises(SetupError, match=f"cannot serve metrics on port {port}"):
+    with pytest.raises(SetupError, match=f"cannot serve metrics on 127.0.0.1 port {port}"):
         Service(write_pipeline(tmp_path, broker.bootstrap, "taken", f"metrics_port: {port}")).start()
     with pytest.raises(ConfigError, match="known are processes, threads"):
         Service(write_pipeline(tmp_path, broker.bootstrap, "other", "fleet: {kind: cloud}")).start()

@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from headgate.cli.explain import left_out, lines, moment_s
+from headgate.cli.explain import left_out, lines
 from headgate.cli.main import app
+from headgate.cli.moments import moment_s
 from headgate.cli.run import sentence
 from headgate.cli.view import _decisions, render
 from headgate.controller.explaining import Answer, Explanation, Moment, moment, newest, triggered_ms
@@ -69,6 +70,20 @@ def test_lag_is_what_was_written_minus_what_the_slowest_table_held() -> None:
     assert seen.bytes_per_s == 400.0
     # 40 records took 0.4 s and 60 took 2 s, so the median one took 2 s.
     assert (seen.latency_p50_s, seen.latency_p99_s) == (2.0, 2.0)
+
+
+def test_a_table_that_stands_still_does_not_pass_for_one_without_lag() -> None:
+    """Commits are looked for in the ten minutes before, so one that stood still for longer is not among them."""
+    measured = [measurement(NOON_MS - 1000, ("a", 0, 1000))]
+    commits = [commit(NOON_MS - 2000, "t1", {"a": 1000}, 10, 400), commit(NOON_MS + 1, "t2", {"a": 0}, 1, 400)]
+    seen = moment(NOON_MS, measured, commits, ["t1", "t2"])
+    assert (seen.lag_records, seen.silent) == (0, ("t2",))
+    console = Console(width=200, record=True, file=io.StringIO())
+    for line in lines(Explanation(decision(NOON_MS), seen, ()), 2e6):
+        console.print(line)
+    text = console.export_text()
+    assert "at least 0 records" in text
+    assert "t2: no commit in the ten minutes before, so more may have waited there" in text
 
 
 def test_what_is_not_known_is_not_made_up() -> None:

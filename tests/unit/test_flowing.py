@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from typer.testing import CliRunner
 
@@ -23,13 +25,21 @@ def test_paragraphs_flow_and_examples_keep_their_lines() -> None:
     assert indented == "  indented\nas it is"
 
 
-@pytest.mark.parametrize(
-    ("command", "shown"),
-    [
-        ("maintain", "the one with the ledger); joins small files to ones of lake.target_file_bytes,"),
-        ("kafka stop", "headgate kafka stop --home ./three --deadline 60"),
-    ],
-)
-def test_help_fills_a_narrow_terminal(command: str, shown: str) -> None:
+def help_on_80_columns(command: str) -> list[str]:
     said = CliRunner().invoke(app, [*command.split(), "--help"], env={"TERMINAL_WIDTH": "80", "COLUMNS": "80"})
-    assert shown in [line.strip() for line in said.output.splitlines()]
+    return [line.strip() for line in said.output.splitlines()]
+
+
+@pytest.mark.parametrize("command", ["maintain", "rollback", "doctor"])
+def test_help_fills_a_narrow_terminal(command: str) -> None:
+    lines = help_on_80_columns(command)
+    options = next(n for n, line in enumerate(lines) if line.startswith("╭"))
+    prose = lines[lines.index(next(line for line in lines if line.startswith("Usage:"))) + 1 : options]
+    pairs = [(line, after) for line, after in itertools.pairwise(prose) if line and after and "headgate " not in after]
+    assert pairs
+    assert max(len(line) for line, _ in pairs) <= 80
+    assert [line for line, after in pairs if len(f"{line} {after.split()[0]}") <= 78] == []
+
+
+def test_examples_stand_on_lines_of_their_own() -> None:
+    assert "headgate kafka stop --home ./three --deadline 60" in help_on_80_columns("kafka stop")

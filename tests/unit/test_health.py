@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headgate.config import Pipeline, load_pipeline
@@ -26,6 +27,7 @@ from headgate.controller.health_values import (
 )
 from headgate.kafka.channel import Received
 from headgate.kafka.codec import Origin
+from headgate.lake.catalogs import open_catalog
 from headgate.model import TopicPartition
 from headgate.model.messages import ConsumerCapacity, ConsumerLeft, ConsumerState, ControllerState
 
@@ -62,6 +64,7 @@ LAKE = LakeFacts(
     missing_tables=(),
     ledgers=LedgerFacts({A0: 100, A1: 40}),
     keep_snapshots=30,
+    keep_hourly=24,
     target_file_bytes=128_000_000,
 )
 DISKS = (DiskFacts("home", 50, 100), DiskFacts("the warehouse", 60, 100))
@@ -174,11 +177,12 @@ def test_beside_a_controller_that_works_only_what_is_missing_is_to_be_started(si
     ("check", "change", "expected", "evidence"),
     [
         ("catalog", {"missing_tables": ("lake.u",)}, "warn", "not there yet: lake.u"),
+        ("catalog", {"unread_tables": ("lake.u",)}, "fail", "headgate answers; cannot be read: lake.u"),
         ("ledger", {"ledgers": LedgerFacts({}, ("lake.t: no snapshot carries it",))}, "fail", "lake.t: no snapshot"),
         # 200 files of 1 MB, where a quarter of the target is 32 MB.
         ("files", {"tables": (TableFacts("lake.t", 200, 200_000_000, 1, 0),)}, "warn", "200 files of 1 MB"),
         ("files", {"tables": (TableFacts("lake.t", 100, 100_000_000, 1, 0),)}, "ok", "100 data files"),
-        ("snapshots", {"tables": (TableFacts("lake.t", 1, 1, 91, 0),)}, "warn", "lake.t has 91"),
+        ("snapshots", {"tables": (TableFacts("lake.t", 1, 1, 115, 0),)}, "warn", "lake.t has 115"),
         ("clocks", {"tables": (TableFacts("lake.t", 1, 1, 1, NOW_MS + 60_000),)}, "fail", "lake.t's newest snapshot"),
     ],
 )
@@ -236,6 +240,37 @@ def pipeline(folder: Path, warehouse: str) -> Pipeline:
     lake = f"lake: {{warehouse: '{warehouse}'}}"
     file.write_text(f"name: p\nkafka: {{brokers: 'b:1'}}\ntopics: [a]\ntables: [{{name: lake.t}}]\n{lake}\n")
     return load_pipeline(file, {})
+
+
+def test_one_table_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    tables = "tables: [{name: lake.good}, {name: lake.bad}]"
+    lake = f"lake: {{warehouse: '{tmp_path}/warehouse'}}\nhome: {tmp_path}/home"
+    file.write_text(f"name: p\nkafka: {{brokers: 'b:1'}}\ntopics: [a]\n{tables}\n{lake}\n")
+    asked = load_pipeline(file, {})
+    asked.home.mkdir()
+    catalog = open_catalog(asked.lake)
+    catalog.create_namespace("lake")
+    for name in ("good", "bad"):
+        catalog.create_table(f"lake.{name}", pa.schema([("value", pa.string())]), location=f"{tmp_path}/{name}")
+    for metadata in (tmp_path / "bad" / "metadata").iterdir():
+        metadata.unlink()
+    _, facts = health_facts._lake(asked)
+    assert isinstance(facts, LakeFacts)
+    assert [table.name for table in facts.tables] == ["lake.good"]
+    (why,) = facts.ledgers.unread
+    assert why.startswith("lake.bad: the metadata that the catalog names is not there: ")
+    said = {f.check: (f.verdict, f.evidence) for f in diagnose(Facts(NOW_MS, KAFKA, facts, DISKS))}
+    assert said["catalog"] == (Verdict.fail, "headgate answers; cannot be read: lake.bad")
+    assert said["files"] == (Verdict.ok, "0 data files in 1 tables")
+
+
+def test_whatever_is_not_well_comes_with_what_to_do() -> None:
+    nobody = replace(KAFKA, astray=None, measured_ms=None, rates=(), voices=())
+    for kafka in (KAFKA, nobody, "no broker answered"):
+        for lake in (LAKE, replace(LAKE, tables=()), "no catalog answered"):
+            findings = diagnose(Facts(NOW_MS, kafka, lake, DISKS))
+            assert [f.check for f in findings if f.verdict is not Verdict.ok and not f.advice] == []
 
 
 def by_size(retention_bytes: int, *partitions: PartitionFacts) -> Finding:

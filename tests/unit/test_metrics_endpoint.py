@@ -34,7 +34,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     endpoint = serve(0, "127.0.0.1", tmp_path, "orders", "run")
     port = int(json.loads(endpoint.text)[0]["targets"][0].partition(":")[2])
     with pytest.raises(
-        SetupError, match=f"cannot serve metrics on port {port}: .* is this pipeline running here already"
+        SetupError, match=f"cannot serve metrics on 127.0.0.1 port {port}: .* is this pipeline running here already"
     ):
         serve(port, "127.0.0.1", tmp_path, "orders", "other")
 

@@ -287,6 +287,15 @@ def test_snapshots_that_pile_up_break_their_promise() -> None:
     assert _broken(replace(good_hour(), lake=piling)) == "snapshots of lake.a stay bounded"
 
 
+def test_a_table_that_fills_up_slowly_keeps_its_promises_and_one_whose_snapshots_swell_does_not() -> None:
+    filling = [
+        replace(s, snapshots=1 + int(s.at_s / 100), metadata_bytes=100 + 10 * int(s.at_s)) for s in good_hour().lake
+    ]
+    assert _broken(replace(good_hour(), lake=tuple(filling))) == ""
+    swelling = tuple(replace(s, metadata_bytes=s.metadata_bytes + 30 * int(s.at_s)) for s in good_hour().lake)
+    assert _broken(replace(good_hour(), lake=swelling)) == "metadata of lake.a stays bounded"
+
+
 def test_a_file_that_no_table_uses_after_the_last_upkeep_breaks_a_promise() -> None:
     nothing_left = "a last round of upkeep leaves no file that no table uses"
     assert _kept(good_hour())[nothing_left] is True

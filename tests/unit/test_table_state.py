@@ -98,7 +98,7 @@ def test_a_topic_that_keeps_announcements_waiting_for_long_is_a_problem_and_fill
 def test_a_failed_commit_is_tried_again_in_the_same_order() -> None:
     first, second, third = (announce(("t", 0, n, n + 1)) for n in range(3))
     table = state(first, second)
-    table.begins(Future(), table.pending, 7, 1000.0)
+    table.begins(Future(), table.pending, 7, time.monotonic())
     table.pending.append(third)
     table.failed(table.ends())
     assert table.pending == [first, second, third]

@@ -26,10 +26,15 @@ def consumer(
         int | None,
         typer.Option(
             help="Serve Prometheus metrics on this port.",
+            min=0,
+            max=65535,
             show_default="any that is free, if the pipeline file has a metrics_port",
         ),
     ] = None,
-    metrics_address: Annotated[str, typer.Option(help="Address to serve metrics on.")] = "127.0.0.1",
+    metrics_address: Annotated[
+        str | None,
+        typer.Option(help="Address to serve metrics on.", show_default="the pipeline file's metrics_address"),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every cycle.")] = False,
     log_format: LogFormatOption = LogFormat.text,
 ) -> None:
@@ -63,7 +68,8 @@ def consumer(
     endpoint = None
     if metrics_port is not None or pipeline.metrics_port is not None:
         show_build()
-        endpoint = serve(metrics_port or 0, metrics_address, pipeline.home, pipeline.name, consumer_part(id))
+        address = metrics_address or pipeline.metrics_address
+        endpoint = serve(metrics_port or 0, address, pipeline.home, pipeline.name, consumer_part(id))
     try:
         Worker(pipeline, id, session.result, folder).run(stop, kill)
     finally:

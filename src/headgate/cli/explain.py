@@ -4,7 +4,6 @@ import json
 import math
 import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from headgate.cli.logs import log_to
+from headgate.cli.moments import clock, moment_s
 from headgate.cli.output import Output, as_document
 from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
-from headgate.cli.quantities import positive_s
 from headgate.cli.status import check_it_ran
 from headgate.cli.view import rate, seconds
 from headgate.config.clients import librdkafka_settings
@@ -27,7 +26,6 @@ from headgate.kafka.internal_topics import Topics
 from headgate.model.messages import DecisionRecord
 
 _MOST_MOVES = 12
-_CLOCKS_APART_S = 60.0
 
 
 def explain(
@@ -57,7 +55,8 @@ def explain(
     now_s = time.time()
     at_s = None if at is None else moment_s(at, now_s)
     check_it_ran(pipeline)
-    explainer = Explainer(librdkafka_settings(pipeline), Topics(pipeline.name))
+    tables = [table.name for table in pipeline.tables]
+    explainer = Explainer(librdkafka_settings(pipeline), Topics(pipeline.name), tables)
     count = last or (3 if at is None else 1)
     answer = explainer.explain(count, None if at_s is None else 1000 * at_s, 1000 * now_s)
     found = answer.explained
@@ -67,7 +66,7 @@ def explain(
         typer.echo(json.dumps([as_json(one) for one in found], indent=2))
         return
     if not found:
-        when = "" if at_s is None else f" up to {_clock(round(1000 * at_s))}"
+        when = "" if at_s is None else f" up to {clock(round(1000 * at_s))}"
         if answer.unread:
             raise HeadgateError(f"no decision of pipeline {pipeline.name}{when} can be read: {_unread(answer.unread)}")
         raise HeadgateError(
@@ -98,34 +97,10 @@ def _unread(records: int) -> str:
     return f"{counted} of another release of Headgate, whose messages this one does not read"
 
 
-def moment_s(text: str, now_s: float) -> float:
-    """Seconds since the epoch of a time, or of so long ago; only times of which a journal may know something."""
-    at_s = _parsed_s(text, now_s)
-    if at_s < 0:
-        raise typer.BadParameter(f"{text!r} lies before 1970, and no journal does")
-    if at_s > now_s + _CLOCKS_APART_S:
-        raise typer.BadParameter(f"{text!r} lies in the future: nothing was decided then yet (times are UTC)")
-    return at_s
-
-
-def _parsed_s(text: str, now_s: float) -> float:
-    try:
-        at = datetime.fromisoformat(text)
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return now_s - positive_s(text)
-    except typer.BadParameter:
-        raise typer.BadParameter(
-            f"{text!r} is neither a time such as 2026-03-01T12:30 nor how long ago, such as 15min"
-        ) from None
-
-
 def lines(explained: Explanation, configured_bytes_per_s: float) -> Iterator[Text | Table]:
     """`configured_bytes_per_s` is a consumer's capacity by the pipeline file as it is now."""
     d = explained.decision
-    yield Text.assemble((f"{_clock(triggered_ms(d))}  ", "dim"), (d.trigger or "decision", "bold"), f"  {d.outcome}")
+    yield Text.assemble((f"{clock(triggered_ms(d))}  ", "dim"), (d.trigger or "decision", "bold"), f"  {d.outcome}")
     yield _line("why", d.reason)
     for alert in d.alerts:
         if alert != d.reason:
@@ -144,6 +119,9 @@ def lines(explained: Explanation, configured_bytes_per_s: float) -> Iterator[Tex
             f"t3 consumers ready {d.ready_s:.1f} s, t4 handover {d.handover_s:.1f} s{_pause(d)}",
         )
     yield _course(explained)
+    if silent := sorted({name for m in (explained.before, *explained.afterwards) for name in m.silent}):
+        said = "no commit in the ten minutes before, so more may have waited there"
+        yield _line("silent", f"{', '.join(silent)}: {said}")
 
 
 def _line(name: str, text: str) -> Text:
@@ -201,12 +179,8 @@ def _course(explained: Explanation) -> Table:
 
 def _numbers(m: Moment) -> tuple[str, str, str, str]:
     written = "–" if m.bytes_per_s is None else rate(m.bytes_per_s)
-    lag = "–" if m.lag_records is None else f"{m.lag_records:,} records"
+    lag = "–" if m.lag_records is None else f"{'at least ' if m.silent else ''}{m.lag_records:,} records"
     return written, lag, seconds(m.latency_p50_s), seconds(m.latency_p99_s)
-
-
-def _clock(at_ms: int) -> str:
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def as_json(explained: Explanation) -> dict[str, Any]:

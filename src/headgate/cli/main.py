@@ -18,6 +18,7 @@ from headgate.cli import (
     load,
     maintain,
     plan,
+    rollback,
     run,
     simulate,
     status,
@@ -46,6 +47,7 @@ app.command(rich_help_panel="Watch")(verify.verify)
 app.command(rich_help_panel="Operate")(doctor.doctor)
 app.command(rich_help_panel="Operate")(calibrate.calibrate)
 app.command(rich_help_panel="Operate")(maintain.maintain)
+app.command(rich_help_panel="Operate")(rollback.rollback)
 app.command(rich_help_panel="Operate")(consumer.consumer)
 app.add_typer(group.app, name="group", rich_help_panel="Ordinary consumer groups")
 app.command(rich_help_panel="Operate")(collect.collect)

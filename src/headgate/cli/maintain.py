@@ -63,10 +63,11 @@ def maintain(
 ) -> None:
     """Upkeep of a pipeline's tables; safe while it runs, and safe to kill.
 
-    Expires snapshots beyond lake.keep_snapshots and lake.keep_snapshots_s (never the one with the ledger); joins small
-    files to ones of lake.target_file_bytes, in snapshots that change no row; and deletes files that no snapshot refers
-    to and that are older than lake.orphan_age_s: what killed consumers, refused announcements and compaction leave
-    behind. Upkeep changes nothing without --apply. lake.maintain_every_s does the same on a schedule.
+    Expires snapshots beyond lake.keep_snapshots, lake.keep_hourly and lake.keep_snapshots_s (never the one with the
+    ledger); joins small files to ones of lake.target_file_bytes, in snapshots that change no row; and deletes files
+    that no snapshot refers to and that are older than lake.orphan_age_s: what killed consumers, refused announcements
+    and compaction leave behind. Upkeep changes nothing without --apply. lake.maintain_every_s does the same on a
+    schedule.
 
     --same-topic, --begin-anew and --forget-lost-rejects are a person's word on what the committer cannot know. Each
     acts at once, stands alone, and does no upkeep.
@@ -74,7 +75,7 @@ def maintain(
     from headgate.config.loader import load_pipeline
     from headgate.lake.catalogs import is_unmade, open_catalog
     from headgate.lake.tables import load_table
-    from headgate.lake.upkeep import rehearse, upkeep_tables
+    from headgate.lake.upkeep import upkeep_tables
 
     if sum(map(bool, (same_topic, begin_anew, forget_lost_rejects, apply))) > 1:
         raise ConfigError(
@@ -102,8 +103,7 @@ def maintain(
     def keep_up(name: str) -> None:
         if load_table(catalog, name) is not None:
             there.append(name)
-            done = _apply(console, catalog, name, pipeline) if apply else rehearse(catalog, name, pipeline.lake)
-            _say(console, done, apply)
+            _say(console, (_apply if apply else _rehearse)(console, catalog, name, pipeline), apply)
 
     _each("upkeep", upkeep_tables(pipeline), keep_up, pipeline, console)
     if not there:
@@ -129,6 +129,13 @@ def _each(
         raise LakeError(f"{what} failed for {', '.join(failed)}, see above; what is done stays done, so try it again")
 
 
+def _rehearse(console: Console, catalog: "Catalog", name: str, pipeline: "Pipeline") -> "Upkeep":
+    from headgate.lake.upkeep import rehearse
+
+    with console.status(f"{name}: looking for snapshots, small files and orphans"):
+        return rehearse(catalog, name, pipeline.lake)
+
+
 def _apply(console: Console, catalog: "Catalog", name: str, pipeline: "Pipeline") -> "Upkeep":
     from headgate.lake.upkeep import maintain as maintain_table
 
@@ -138,7 +145,10 @@ def _apply(console: Console, catalog: "Catalog", name: str, pipeline: "Pipeline"
         def progress(done: "Compaction", planned: "Compaction") -> None:
             shown.update(bar, completed=done.bytes, total=planned.bytes or None)
 
-        return maintain_table(catalog, name, pipeline.lake, progress=progress)
+        def begins(step: str) -> None:
+            shown.update(bar, description=f"{name}: {step}", completed=0, total=None)
+
+        return maintain_table(catalog, name, pipeline.lake, progress=progress, begins=begins)
 
 
 def _say(console: Console, done: "Upkeep", applied: bool) -> None:

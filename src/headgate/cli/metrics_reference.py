@@ -26,12 +26,15 @@ _HEAD = """\
 
 <!-- Written by headgate.cli.metrics_reference from the code; change the texts there. -->
 
-`metrics_port: 9464` in the pipeline file serves Prometheus metrics on loopback from the `run` process. Consumers of a
-fleet of processes serve theirs on free ports; all write where to `<home>/metrics/*.json`, which Prometheus reads
-([how](operate.md#metrics-dashboard-alerts-logs)). `headgate consumer --metrics-port` is for consumers elsewhere. Times
-are in seconds and sizes in bytes; names ending in `_total` only grow, and begin again at 0 when the process does;
-ratios lie between 0 and 1. A part's metrics are served by the process it runs in. `headgate group run` serves its own
-under `/metrics` at the address that it prints, `headgate collect --metrics-port` on loopback.
+`metrics_port: 9464` in the pipeline file serves Prometheus metrics from the `run` process, on loopback unless
+`metrics_address` says otherwise. Consumers of a fleet of processes serve theirs on free ports; all write where to
+`<home>/metrics/*.json`, which Prometheus reads ([how](operate.md#metrics-dashboard-alerts-logs)). `headgate consumer
+--metrics-port` is for consumers that you start by hand. Times are in seconds and sizes in bytes; names ending in
+`_total` only grow, and begin again at 0 when the process does; ratios lie between 0 and 1. A part's metrics are
+served by the process it runs in. `headgate group run` serves its own under `/metrics` at the address that it prints,
+`headgate collect --metrics-port` on loopback. Members of ordinary groups count
+[fallbacks](consumer-groups.md#what-fails-over-how) in their own processes; `headgate topology watch` has [metrics of
+its own](topology.md).
 
 """
 _TAIL = """

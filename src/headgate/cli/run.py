@@ -20,6 +20,7 @@ from headgate.errors import ConfigError
 from headgate.kafka.channel import END, Tail
 from headgate.kafka.internal_topics import Topics
 from headgate.model.messages import DecisionRecord
+from headgate.modest_memory import keep_memory_modest
 
 
 def run(
@@ -44,6 +45,7 @@ def run(
 
     Watch it from another terminal with [bold]headgate status FILE[/]. Log files are in the pipeline's home.
     """
+    keep_memory_modest()
     from headgate.controller.service import ROLES, Service
 
     pipeline = load_pipeline(file)

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,7 +12,16 @@ from rich.table import Table
 from headgate.cli.logs import log_to
 from headgate.cli.output import Output, as_document
 from headgate.cli.pipeline_file import PipelineArgument, find_pipeline
+from headgate.errors import HeadgateError, LakeError
 from headgate.model import Ledger
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+    from headgate.config.pipeline import Pipeline
+    from headgate.config.table import Table as TableConfig
+    from headgate.lake.verify import TableVerdict
 
 
 def verify(
@@ -30,7 +39,6 @@ def verify(
     from headgate.config.loader import load_pipeline
     from headgate.consumer.spark import start_session
     from headgate.lake.catalogs import open_catalog
-    from headgate.lake.verify import verify_table
 
     pipeline = load_pipeline(find_pipeline(file, home))
     log_to(None)
@@ -44,7 +52,7 @@ def verify(
         verdicts = []
         for table in pipeline.tables:
             with console.status(f"counting {table.name}"):
-                verdicts.append(verify_table(spark, catalog, table))
+                verdicts.append(_counted(spark, catalog, table, pipeline))
     finally:
         spark.stop()
     if output is Output.json:
@@ -52,6 +60,23 @@ def verify(
     else:
         print_verdicts(console, verdicts)
     raise typer.Exit(0 if all(v.ok and v.exists for v in verdicts) else 1)
+
+
+def _counted(spark: "SparkSession", catalog: "Catalog", table: "TableConfig", pipeline: "Pipeline") -> "TableVerdict":
+    """What cannot be counted is told in a line: a data file that is gone, a store that Spark does not reach."""
+    from headgate.consumer.spark import reason
+    from headgate.lake.verify import verify_table
+
+    try:
+        return verify_table(spark, catalog, table)
+    except HeadgateError:
+        raise
+    except Exception as error:  # Spark's, Java's, the catalog's, the file system's
+        raise LakeError(
+            f"{table.name} cannot be counted: {pipeline.redact(reason(error))}. If a data file is gone, "
+            f"docs/recover.md, The lake, says what to do; for an object store Spark needs its jars "
+            f"(docs/run-a-pipeline.md). Spark's log: {pipeline.home / 'verify'}"
+        ) from error
 
 
 def print_verdicts(console: Console, verdicts: list[Any]) -> None:

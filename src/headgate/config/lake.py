@@ -42,8 +42,15 @@ class Lake(Section):
         default=30,
         ge=1,
         description="Most snapshots kept per table. Default 30: every commit rewrites the list, and with 100 snapshots "
-        "takes twice as long as with 30, with 300 four times; tag a snapshot to keep it. The one that carries the "
+        "takes twice as long as with 30, with 300 four times; what you tag stays. The one that carries the "
         "ledger is always kept, and with more than 1,500 partitions there are fewer.",
+    )
+    keep_hourly: int = Field(
+        default=24,
+        ge=0,
+        description="Kept beyond keep_snapshots: what was in force at so many last full hours, to roll back to "
+        "(`headgate rollback`). Default 24: bad rows are mostly noticed within a day. With more than 900 partitions "
+        "there are fewer, so that lists stay short; 0 keeps none.",
     )
     keep_snapshots_s: SecondsOrZero = Field(
         default=432_000.0,

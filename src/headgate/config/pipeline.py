@@ -60,8 +60,8 @@ class Pipeline(Section):
     )
     start_from: Literal["earliest", "latest"] = Field(
         default="earliest",
-        description="Where a partition starts that no ledger knows yet. Default earliest: every record that Kafka "
-        "still holds.",
+        description="Where a new table begins. Default earliest: every record that Kafka still holds. Topics and "
+        "partitions that come to a table later are always read from their first record.",
     )
     tables: tuple[Table, ...] = Field(
         description="The tables records land in; a record lands in every table it matches. At least one."
@@ -86,6 +86,12 @@ class Pipeline(Section):
         le=65535,
         description="Port for Prometheus metrics; consumers in processes take any that is free and note it in "
         "<home>/metrics. Default: none are served, so that two pipelines never fight for a port.",
+    )
+    metrics_address: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address that metrics are served on, consumers' as well. Default loopback: they name topics and "
+        "tables, and there is no password. A Prometheus that runs elsewhere, as in Kubernetes, needs 0.0.0.0.",
     )
 
     _file: Path | None = PrivateAttr(default=None)

@@ -36,10 +36,13 @@ class Moment:
     at_ms: int
     bytes_per_s: float | None
     lag_records: int | None
-    """Records written and not in the lake; of several tables of a topic, the slowest counts."""
+    """Records written and not in the lake; of several tables of a topic, the slowest counts. Without those of silent
+    tables, so it may be more."""
     latency_p50_s: float | None
     """Over the minute before."""
     latency_p99_s: float | None
+    silent: tuple[str, ...] = ()
+    """Tables to which nothing was committed in the ten minutes before: they have no records, or stand still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,9 @@ def newest(decisions: Iterable[DecisionRecord], count: int, at_ms: float | None)
     return tuple(sorted(taken, key=lambda d: d.at_ms)[-count:])
 
 
-def moment(at_ms: int, measurements: Sequence[Measurement], commits: Sequence[CommitRecord]) -> Moment:
+def moment(
+    at_ms: int, measurements: Sequence[Measurement], commits: Sequence[CommitRecord], tables: Iterable[str] = ()
+) -> Moment:
     measured = max((m for m in measurements if m.at_ms <= at_ms), key=lambda m: m.at_ms, default=None)
     recent = [c for c in commits if 0 <= at_ms - c.at_ms < _MS * _LATENCY_OVER_S]
     weighted = [(c.latency_ms, c.rows + c.rejected) for c in recent if c.latency_ms]
@@ -80,6 +85,7 @@ def moment(at_ms: int, measurements: Sequence[Measurement], commits: Sequence[Co
         None if measured is None else _lag(measured, [c for c in commits if c.at_ms <= at_ms]),
         None if p50_ms is None else p50_ms / _MS,
         None if p99_ms is None else p99_ms / _MS,
+        () if measured is None else tuple(sorted(set(tables) - {c.table for c in commits if c.at_ms <= at_ms})),
     )
 
 
@@ -102,11 +108,12 @@ def _decisions(received: Iterable[Received]) -> list[DecisionRecord]:
 
 
 class Explainer:
-    """Reads a pipeline's journals. Its topics must exist."""
+    """Reads the journals of a pipeline with these tables. Its topics must exist."""
 
-    def __init__(self, settings: Mapping[str, Any], topics: Topics) -> None:
+    def __init__(self, settings: Mapping[str, Any], topics: Topics, tables: Iterable[str]) -> None:
         self._settings = settings
         self._topics = topics
+        self._tables = tuple(tables)
 
     def explain(self, count: int, at_ms: float | None, now_ms: float) -> Answer:
         """The last `count` decisions taken up to `at_ms`, or up to now, oldest first."""
@@ -143,4 +150,4 @@ class Explainer:
 
         measurements = [m for m in read(self._topics.measurements, _NEWEST_WITHIN_S) if isinstance(m, Measurement)]
         commits = [c for c in read(self._topics.commits, _COMMIT_WITHIN_S) if isinstance(c, CommitRecord)]
-        return moment(at_ms, measurements, commits)
+        return moment(at_ms, measurements, commits, self._tables)

@@ -25,7 +25,7 @@ from headgate.controller.health_values import (
     TopicFacts,
     Voice,
 )
-from headgate.errors import HeadgateError, KafkaUnavailable, Outdated
+from headgate.errors import HeadgateError, KafkaUnavailable, LakeError, Outdated
 from headgate.kafka.channel import BEGINNING, Last, Received, Tail
 from headgate.kafka.internal_topics import Topics
 from headgate.kafka.offsets import beginning_offsets, end_offsets, group_offsets, partitions_where, written_at_ms
@@ -66,20 +66,27 @@ def facts_of(pipeline: Pipeline) -> Facts:
 
 def _lake(pipeline: Pipeline) -> tuple[Catalog | None, LakeFacts | str]:
     lake = pipeline.lake
-    catalog: Catalog | None = None
-    found: dict[str, IcebergTable | None] = {table.name: None for table in pipeline.tables}
+    found: dict[str, IcebergTable | None] = {}
+    unread = dict[str, Exception]()
     try:
-        if not is_unmade(lake):
-            catalog = open_catalog(lake)
-            found = {name: load_table(catalog, name) for name in found}
+        catalog = None if is_unmade(lake) else open_catalog(lake)
     except Exception as error:  # noqa: BLE001 — catalogs fail in ways of their own; all are shown
         return None, _first_line(pipeline, error)
+    for table in pipeline.tables:
+        try:
+            found[table.name] = None if catalog is None else load_table(catalog, table.name)
+        except Exception as error:  # noqa: BLE001 — as above; the other tables are looked at all the same
+            unread[table.name] = error
+    if not found and not any(isinstance(error, LakeError) for error in unread.values()):  # nobody answered
+        return None, _first_line(pipeline, next(iter(unread.values())))
     facts = LakeFacts(
         catalog=lake.catalog_name,
         tables=tuple(_table(name, table) for name, table in found.items() if table is not None),
         missing_tables=tuple(name for name, table in found.items() if table is None),
+        unread_tables=tuple(unread),
         ledgers=_ledgers(pipeline, catalog),
         keep_snapshots=lake.keep_snapshots,
+        keep_hourly=lake.keep_hourly,
         target_file_bytes=lake.target_file_bytes,
     )
     return catalog, facts
@@ -98,7 +105,7 @@ def _ledgers(pipeline: Pipeline, catalog: Catalog | None) -> LedgerFacts:
             table = None if catalog is None else load_table(catalog, config.name)
             following = {} if table is None else read_ledger(table).next
         except Exception as error:  # noqa: BLE001 — as above; the other tables' are told all the same
-            unread.append(f"{config.name}: {_first_line(pipeline, error)}")
+            unread.append(f"{config.name}: {_first_line(pipeline, error).removeprefix(f'{config.name}: ')}")
             continue
         for partition, at in following.items():
             slowest[partition] = min(at, slowest.get(partition, at))
@@ -280,6 +287,16 @@ def _listen(settings: Mapping[str, Any], names: Topics) -> _Heard:
         return _Heard(words, tuple(tail.outdated.values()), commits)
     finally:
         tail.close()
+
+
+def consumers_heard_since(pipeline: Pipeline, settings: Mapping[str, Any], since_s: float) -> list[str]:
+    """Those that have not said good-bye."""
+    tail = Tail(settings, {(Topics(pipeline.name).control, 0): Last(1000)})
+    try:
+        heard = voices(tail.read_to_end())
+    finally:
+        tail.close()
+    return [v.who for v in heard if v.who.startswith("consumer ") and v.written_ms > 1000 * since_s]
 
 
 def voices(words: Iterable[Received]) -> tuple[Voice, ...]:

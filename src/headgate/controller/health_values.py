@@ -116,7 +116,10 @@ class LakeFacts:
     missing_tables: tuple[str, ...]
     ledgers: LedgerFacts
     keep_snapshots: int
+    keep_hourly: int
     target_file_bytes: int
+    unread_tables: tuple[str, ...] = ()
+    """The catalog knows them, and they cannot be read; `ledgers` says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,11 @@ class Service:
             part = "run" if self._roles == ROLES else "-".join(sorted(self._roles))
             part = "dry-run" if self._dry_run else part  # nobody misses its controller
             self._endpoint = serve(
-                self._pipeline.metrics_port, "127.0.0.1", self._pipeline.home, self._pipeline.name, part
+                self._pipeline.metrics_port,
+                self._pipeline.metrics_address,
+                self._pipeline.home,
+                self._pipeline.name,
+                part,
             )
         if "committer" in self._roles and not self._dry_run:
             turns = Turns()

@@ -108,6 +108,9 @@ class Received:
 
 
 BEGINNING, END = OFFSET_BEGINNING, OFFSET_END
+LOOK_EVERY_S = 10.0
+"""Whether a client still fetches: long enough for a healthy one to have got on, short beside any deadline."""
+_LOOK_S = 1.0
 _BY_TIME_S = 15.0
 
 
@@ -123,20 +126,26 @@ class Tail:
 
     What an older version of Headgate wrote is passed over, too, and told once. A newer version at work means that this
     one is the one to end: Outdated.
+
+    A Kafka client may stop fetching a partition for good when its leader changes at a bad moment (librdkafka's issue
+    4492), without a word and while it does everything else. So whoever polls looks now and then whether there is more
+    than what came, and if so goes on with a new client.
     """
 
     def __init__(self, settings: Mapping[str, Any], start: Mapping[tuple[str, int], int | Last]) -> None:
-        self._consumer = Consumer(
-            {
-                **settings,
-                "group.id": "headgate-no-group",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": False,
-                "fetch.wait.max.ms": 100,
-            }
-        )
+        self._settings = {
+            **settings,
+            "group.id": "headgate-no-group",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": False,
+            "fetch.wait.max.ms": 100,
+        }
+        self._consumer = Consumer(self._settings)
+        self._looked_s = time.monotonic()
+        self._behind: dict[tuple[str, int], int] = {}
+        """Where partitions stood at the last look that had more to read than had come."""
         self.garbage = 0
         self.passed_over: Counter[str] = Counter()
         """Per topic, how many of Headgate's own messages are of a version that is not ours."""
@@ -177,7 +186,39 @@ class Tail:
 
     def poll(self, timeout_s: float = 0.0, most: int = 1000) -> list[Received]:
         """What has arrived, at most `most`; waits up to `timeout_s` only while there is nothing."""
-        return self._decoded(self._arrived(timeout_s, most))
+        arrived = self._arrived(timeout_s, most)
+        if time.monotonic() - self._looked_s > LOOK_EVERY_S:
+            self._look()
+        return self._decoded(arrived)
+
+    def _look(self) -> None:
+        """Behind at two looks and not a record further: the client does not fetch any more."""
+        behind = {}
+        try:
+            for key in self.next:
+                ends = self._consumer.get_watermark_offsets(KafkaTopicPartition(*key), timeout=_LOOK_S)
+                at = max(self._position(key), ends[0] if ends else 0)
+                if ends and at < ends[1]:
+                    behind[key] = at
+        except KafkaException as error:  # brokers that do not answer have nothing to tell
+            log.debug("nobody says where the internal topics end: %s", error)
+            behind = {}
+        stuck = [key for key, at in behind.items() if self._behind.get(key) == at]
+        self._behind = behind
+        if stuck:
+            topic, partition = stuck[0]
+            said = "nothing came from %s[%d] for %g s though there is more; reading on with a new client"
+            log.warning(said, topic, partition, LOOK_EVERY_S)
+            self._begin_anew(behind)
+        self._looked_s = time.monotonic()
+
+    def _begin_anew(self, behind: Mapping[tuple[str, int], int]) -> None:
+        old = self._consumer
+        places = {key: behind.get(key, self._position(key)) for key in self.next}
+        self._consumer = Consumer(self._settings)
+        self._consumer.assign([KafkaTopicPartition(*key, at) for key, at in places.items()])
+        self._behind = {}
+        threading.Thread(target=old.close, name="closing a client", daemon=True).start()  # it may take its time
 
     def _arrived(self, timeout_s: float, most: int = 1000) -> list[Any]:
         """Asked for more than one, `consume` waits the whole time for the others."""

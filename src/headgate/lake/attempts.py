@@ -41,6 +41,9 @@ class Attempt(Transaction):
         except CommitFailedException:
             self._clean_up(producers)
             raise
+        except ValueError as error:  # it looks at the table again before it commits, and this does not go with it
+            self._clean_up(producers)
+            raise CommitFailedException(str(error)) from error
 
     def _clean_up(self, producers: list[_SnapshotProducer[Any]]) -> None:
         try:

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
@@ -32,9 +33,17 @@ from headgate.config.pipeline import Table as TableConfig
 from headgate.errors import CommitConflict, LakeError
 from headgate.failpoints import reach
 from headgate.lake.attempts import Attempt
-from headgate.lake.ledger import LEDGER_TAG, ledger_snapshot, read_ledger, recently_accepted, summary_for
+from headgate.lake.ledger import (
+    LEDGER_TAG,
+    MANAGED,
+    ledger_snapshot,
+    read_ledger,
+    recently_accepted,
+    summary_for,
+)
+from headgate.lake.lines import FORGET, ROLLED_BACK_MS, forgetting, is_abandoned, leaving, left_behind
 from headgate.lake.readable import misfit, unreadable_files
-from headgate.lake.rejects import land_rejects
+from headgate.lake.rejects import forget_rejects, land_rejects
 from headgate.lake.spark_types import iceberg_schema
 from headgate.lake.tables import create_table, layout_problem, load_table
 from headgate.lake.turns import GivingWay
@@ -43,6 +52,9 @@ from headgate.model import Announcement, Ledger, TopicPartition
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 12
+
+_NUMBERED: Literal[2] = 2
+"""From this version of Iceberg's format on snapshots are numbered, which the order of what is promised goes by."""
 
 _WIDENINGS: tuple[tuple[IcebergType, IcebergType], ...] = ((IntegerType(), LongType()), (FloatType(), DoubleType()))
 
@@ -136,6 +148,8 @@ class TableCommitter:
                     duration_s=time.monotonic() - began,
                 )
             reach("commit.checked")
+            if self._goes_on_after_a_rollback(table):
+                continue
             try:
                 staged = self._stage(table, sorted_)
             except Exception as error:  # PyIceberg, PyArrow and file systems each have their own
@@ -184,6 +198,8 @@ class TableCommitter:
             if topic not in known.made_anew({topic: topic_id}):
                 return False
             accepted = replace(known, topic_ids={**known.topic_ids, topic: topic_id}, sequence=known.sequence + 1)
+            if self._goes_on_after_a_rollback(table):
+                continue
             try:
                 self._stage(table, _Sorted(accepted, (), (), ())).commit_transaction()
                 return True
@@ -212,6 +228,7 @@ class TableCommitter:
             refusal = ledger.check(announcement)
             reason = unreadable.get(announcement.id) or (refusal.reason if refusal else None)
             reason = reason or _of_another_topic(announcement, made_anew) or layout or self._too_old(announcement)
+            reason = reason or _from_before_a_rollback(table, announcement)
             reason = reason or self._schema_problem(schema, announcement) or _lost_rejects(table, announcement)
             if reason is not None:
                 refused.append(Refused(announcement, reason))
@@ -242,9 +259,36 @@ class TableCommitter:
         offered = iceberg_schema(announcement.schema)
         return _incompatible(schema.as_struct(), offered.as_struct(), "", self._config.evolve)
 
+    def _goes_on_after_a_rollback(self, table: Table) -> bool:
+        """Makes one by others final, since a commit is to follow, and then the table has to be looked at again: True.
+        Of one that is noted, rejected records that will be read again are taken out."""
+        carrier = ledger_snapshot(table)
+        if is_abandoned(table):
+            raise LakeError(
+                f"{self.name} is at a snapshot again that a rollback had left, and the rejected records that belong to "
+                f"it were taken out: headgate rollback FILE {self.name} lists where it can go"
+            )
+        if carrier is None or not left_behind(table):
+            if forgetting(table) is not None:
+                forget_rejects(self._catalog, self._lake, self.name)
+            return False
+        try:
+            with Attempt(table) as transaction:
+                transaction.set_properties(leaving(table, carrier))
+                ManageSnapshots(transaction).create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
+        except (CommitFailedException, CommitStateUnknownException) as error:
+            log.info("%s was changed meanwhile, looking again: %s", self.name, error)
+        return True
+
     def _stage(self, table: Table, sorted_: _Sorted) -> Attempt:
         """Everything but the exchange in the catalog."""
         transaction = Attempt(table)
+        if table.metadata.format_version < _NUMBERED:
+            transaction.upgrade_table_version(_NUMBERED)
+        if MANAGED not in table.properties:  # somebody else made it
+            transaction.set_properties({MANAGED: "true"})
+        if FORGET in table.properties:
+            transaction.remove_properties(FORGET)
         _widen(transaction, sorted_.fresh)
         files = [path for a in sorted_.fresh for path in a.files]
         properties = summary_for(sorted_.ledger, sorted_.fresh)
@@ -280,6 +324,13 @@ class TableCommitter:
 def _of_another_topic(announcement: Announcement, made_anew: frozenset[str]) -> str | None:
     wrong = sorted({r.partition.topic for r in announcement.ranges} & made_anew)
     return f"topic {wrong[0]} was deleted and made anew; its offsets are not those of the ledger" if wrong else None
+
+
+def _from_before_a_rollback(table: Table, announcement: Announcement) -> str | None:
+    """It may begin just where the table is now, and is what somebody went back for."""
+    if announcement.began_at_ms > int(table.properties.get(ROLLED_BACK_MS, "0")):
+        return None
+    return "its cycle began before the table was rolled back"
 
 
 def _unusable(spark_schema: str) -> str | None:

@@ -200,7 +200,7 @@ class Committer:
                         expiries.append(self._beside.submit(self._expire, state))
                 except KafkaUnavailable as error:  # the others' commits have landed, too
                     unheard = error
-                    state.published_at = 0.0
+                    state.published_at = -math.inf
         if unheard is not None:
             raise unheard
         return expiries

@@ -17,7 +17,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from headgate.config.pipeline import Lake
-from headgate.errors import CommitConflict
+from headgate.errors import CommitConflict, LakeError
 from headgate.lake.attempts import Attempt
 from headgate.lake.ledger import newest_carrier, summary
 from headgate.lake.tables import create_table, load_table
@@ -59,6 +59,7 @@ def land(
     lake: Lake,
     name: str,
     spark_schema: str,
+    main: Table,
     mark: Mark,
     add: Callable[[Transaction, dict[str, str], Mark | None], None],
 ) -> None:
@@ -70,14 +71,37 @@ def land(
         table = load_table(catalog, name) or create_table(catalog, lake, name, spark_schema)
         landed = landed_mark(table)
         if landed is not None and landed.covers(mark):
-            return
+            return _check_that_it_is_not_ahead(catalog, name, main, landed)
         try:
             with Attempt(table) as transaction:
                 add(transaction, {LANDED: mark.encode()}, landed)
-                current = transaction.table_metadata.current_snapshot()
-                if current is not None:
-                    ManageSnapshots(transaction).create_tag(current.snapshot_id, LANDED_TAG).commit()
+                tag_landed(transaction)
             return
         except (CommitFailedException, CommitStateUnknownException) as error:
             log.info("a commit to %s was refused, looking again: %s", name, error)
     raise CommitConflict(f"{name}: {_MOST_ATTEMPTS} commits in a row were refused; will try again")
+
+
+def tag_landed(transaction: Transaction) -> None:
+    """The newest snapshot has the mark."""
+    current = transaction.table_metadata.current_snapshot()
+    if current is not None:
+        ManageSnapshots(transaction).create_tag(current.snapshot_id, LANDED_TAG).commit()
+
+
+def _check_that_it_is_not_ahead(catalog: Catalog, name: str, main: Table, landed: Mark) -> None:
+    """A main table that was registered from older metadata counts its snapshots again: none of what they promise would
+    ever land. One that only went on since it was loaded does not."""
+    if landed.sequence_number <= _last_number(main):
+        return
+    newest = load_table(catalog, ".".join(main.name()))
+    if newest is not None and landed.sequence_number > _last_number(newest):
+        raise LakeError(
+            f"{name} has landed more than {'.'.join(main.name())} ever promised: that one was registered from older "
+            f"metadata. Register the newest (docs/recover.md, A catalog that is lost, or new); if that is lost, rename "
+            f"{name}, and a new one is made"
+        )
+
+
+def _last_number(table: Table) -> int:
+    return getattr(table.metadata, "last_sequence_number", 0)

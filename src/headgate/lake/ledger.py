@@ -75,6 +75,11 @@ def summary(snapshot: Snapshot) -> Mapping[str, str]:
     return snapshot.summary.additional_properties if snapshot.summary is not None else {}
 
 
+def number(snapshot: Snapshot) -> int:
+    """Iceberg counts a table's snapshots, and goes on counting after a rollback."""
+    return snapshot.sequence_number or 0
+
+
 def newest_carrier(table: Table, property_name: str, tag_name: str) -> Snapshot | None:
     """The newest ancestor whose summary has this property.
 
@@ -91,7 +96,7 @@ def newest_carrier(table: Table, property_name: str, tag_name: str) -> Snapshot 
         return None
     tagged = table.snapshot_by_id(tag.snapshot_id)
     # What was expired lies before the oldest ancestor that is left; the tagged one must, too, or it was rolled back.
-    before = tagged is not None and (tagged.sequence_number or 0) < (oldest.sequence_number or 0)
+    before = tagged is not None and number(tagged) < number(oldest)
     return tagged if before else None
 
 
@@ -109,7 +114,7 @@ def read_ledger(table: Table) -> Ledger:
     if MANAGED in table.properties and had_snapshots:
         raise LakeError(
             f"table {'.'.join(table.name())}: no snapshot carries the ledger any more, so where to go on is unknown; "
-            f"roll back to a snapshot whose summary has '{LEDGER}', or restore one"
+            f"headgate rollback lists the snapshots that had one, and takes the table to one of them"
         )
     return Ledger()
 

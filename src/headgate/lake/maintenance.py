@@ -1,8 +1,9 @@
 """Forgetting snapshots: those beyond what is to be kept, never the one with the ledger or with the newest mark of what
-landed here."""
+landed here. Some older ones are kept to roll back to."""
 
 import logging
 import time
+from collections.abc import Iterable
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
@@ -17,6 +18,7 @@ from headgate.lake.attempts import Attempt
 from headgate.lake.compaction import REPLACED_TAG
 from headgate.lake.landing import LANDED, LANDED_TAG
 from headgate.lake.ledger import LEDGER, LEDGER_TAG, decode_ledger, newest_carrier, summary
+from headgate.lake.lines import left_behind, without_abandoned
 from headgate.lake.skips import keep_skips
 from headgate.lake.tables import load_table
 from headgate.model import Ledger
@@ -30,13 +32,19 @@ _MOST_ATTEMPTS = 10
 _MOST_EXPIRIES = 3
 """Tries at one expiry; the next one comes soon."""
 _FEWEST_SNAPSHOTS = 5
+_HOUR_S = 3600
 _MOST_POSITIONS = 50_000
 """Positions in all ledgers of a table together: about 1.5 MB of metadata."""
 
 
 def snapshots_to_keep(lake: Lake, ledger: Ledger) -> int:
     """`keep_snapshots`, or fewer for wide ledgers: each snapshot carries one, and every commit writes them all."""
-    return min(lake.keep_snapshots, max(_FEWEST_SNAPSHOTS, _MOST_POSITIONS // max(1, len(ledger.next))))
+    return min(lake.keep_snapshots, _room(ledger))
+
+
+def _room(ledger: Ledger) -> int:
+    """For how many snapshots with such ledgers a table has room."""
+    return max(_FEWEST_SNAPSHOTS, _MOST_POSITIONS // max(1, len(ledger.next)))
 
 
 def _carriers(table: Table) -> dict[str, Snapshot]:
@@ -45,17 +53,32 @@ def _carriers(table: Table) -> dict[str, Snapshot]:
     return {tag: carrier for tag, carrier in found.items() if carrier is not None}
 
 
+def _of_full_hours(newest_first: Iterable[Snapshot], hours: int) -> set[int]:
+    """The snapshots that were in force at so many last full hours."""
+    carriers = [s for s in newest_first if LEDGER in summary(s)]
+    this_hour = time.time() // _HOUR_S
+    bounds_ms = (1000 * _HOUR_S * (this_hour - back) for back in range(hours))
+    found = (next((s.snapshot_id for s in carriers if s.timestamp_ms < bound_ms), None) for bound_ms in bounds_ms)
+    return {snapshot_id for snapshot_id in found if snapshot_id is not None}
+
+
 def expirable(table: Table, lake: Lake) -> list[int]:
-    """Snapshots beyond `keep_snapshots` or older than `keep_snapshots_s`; never those with the ledger or a mark."""
+    """Snapshots beyond `keep_snapshots` or older than `keep_snapshots_s`; never those with the ledger or a mark, nor
+    those of full hours."""
     carriers = _carriers(table)
-    protected = {ref.snapshot_id for ref in table.refs().values()} | {c.snapshot_id for c in carriers.values()}
     carrier = carriers.get(LEDGER_TAG)
     by_age = sorted(table.metadata.snapshots, key=lambda s: s.timestamp_ms, reverse=True)
+    in_force = without_abandoned(table, by_age)
+    ids = {s.snapshot_id for s in in_force}
+    by_use = [*in_force, *(s for s in by_age if s.snapshot_id not in ids)]  # what a rollback has left goes first
     oldest_ms = int((time.time() - lake.keep_snapshots_s) * 1000)
-    most = snapshots_to_keep(lake, Ledger() if carrier is None else decode_ledger(summary(carrier)[LEDGER]))
+    ledger = Ledger() if carrier is None else decode_ledger(summary(carrier)[LEDGER])
+    most = snapshots_to_keep(lake, ledger)
+    protected = {ref.snapshot_id for ref in table.refs().values()} | {c.snapshot_id for c in carriers.values()}
+    protected |= _of_full_hours(in_force, min(lake.keep_hourly, _room(ledger) - most))
     return [
         s.snapshot_id
-        for rank, s in enumerate(by_age)
+        for rank, s in enumerate(by_use)
         if s.snapshot_id not in protected and (rank >= most or s.timestamp_ms < oldest_ms)
     ]
 
@@ -64,7 +87,7 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
     """Forgets those that are `expirable`."""
     for _ in range(_MOST_EXPIRIES):
         table = load_table(catalog, name)
-        if table is None:
+        if table is None or left_behind(table):  # rolled back by others, who may think better of it before a commit
             return 0
         expired = expirable(table, lake)
         if expired:

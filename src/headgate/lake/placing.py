@@ -1,6 +1,7 @@
 """Which partitions the tables are to hold, and where those begin that no ledger knows yet."""
 
 import logging
+import math
 import time
 from collections.abc import Mapping
 
@@ -67,5 +68,5 @@ class Placing:
             else:  # it came up while we were looking, so all of it is new
                 origins = beginning_offsets(self._admin, new)
             state.partitions = {**state.partitions, **origins}
-            state.published_at = 0.0
+            state.published_at = -math.inf
         state.placed = True

@@ -39,10 +39,15 @@ _SPARK_SCHEMA = json.dumps(
 
 
 def keep_skips(catalog: Catalog, lake: Lake, table: Table, snapshots: Iterable[int]) -> None:
-    """Moves the skips of these snapshots, which are about to go, to the table's `__skipped` table."""
+    """Moves the skips of these snapshots, which are about to go, to the table's `__skipped` table.
+
+    Older ones that stay are cut off from the table's line by that, so theirs are moved as well.
+    """
     name = ".".join(table.name()) + SKIPPED_SUFFIX
     going = set(snapshots)
-    carriers = [s for s in ancestors(table) if s.snapshot_id in going and SKIPS in summary(s)]
+    line = list(ancestors(table))
+    newest = next((rank for rank, s in enumerate(line) if s.snapshot_id in going), len(line))
+    carriers = [s for s in line[newest:] if SKIPS in summary(s)]
     if not carriers:
         return
 
@@ -51,7 +56,7 @@ def keep_skips(catalog: Catalog, lake: Lake, table: Table, snapshots: Iterable[i
         skips = [skip for s in fresh for skip in decode_skips(summary(s)[SKIPS])]
         transaction.append(_rows(condensed(skips, _MOST_PER_PARTITION)), snapshot_properties=properties)
 
-    land(catalog, lake, name, _SPARK_SCHEMA, Mark.of(table, carriers[0]), add)
+    land(catalog, lake, name, _SPARK_SCHEMA, table, Mark.of(table, carriers[0]), add)
 
 
 def _rows(skips: Iterable[Skip]) -> pa.Table:

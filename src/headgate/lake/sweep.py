@@ -1,9 +1,13 @@
 """Sweeping: deleting files below a table's location that the table does not use and that are old enough."""
 
-from collections.abc import Iterator, Set
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow.fs as pafs
 from pyiceberg.catalog import Catalog
@@ -19,6 +23,7 @@ from headgate.lake.tables import load_table
 
 _FOLDERS = ("data", "metadata")
 """Other tables may have their places below this one's."""
+_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +60,10 @@ def sweep_orphans(catalog: Catalog, name: str, lake: Lake, remove: bool) -> Swee
     filesystem = PyArrowFileIO({**catalog.properties}).fs_by_scheme(scheme, netloc)
     listed = list(_list(filesystem, path))
     _check_that_nothing_is_astray(table, used, {_place(info.path) for info in listed})
+    unused = [i for i in listed if _place(i.path) not in used.paths and not _is_another_tables(i.path, path)]
+    _check_that_it_is_alone(table, filesystem, (info.path for info in unused))
     limit = datetime.now(UTC) - timedelta(seconds=lake.orphan_age_s)
-    old = [i for i in listed if i.mtime and i.mtime < limit]
-    orphans = [i for i in old if _place(i.path) not in used.paths and not _is_another_tables(i.path, path)]
+    orphans = [i for i in unused if i.mtime and i.mtime < limit]
     if remove:
         used = _used(catalog, name, load_table(catalog, name) or table)  # somebody may have committed meanwhile
         orphans = [info for info in orphans if _place(info.path) not in used.paths]
@@ -101,6 +107,34 @@ def _check_that_nothing_is_astray(table: Table, used: _Used, listed: Set[str]) -
             f"{table.location()}, where it is, such as {astray[0]}; so files in use cannot be told from others. Bring "
             f"back what was moved or lost; if they are elsewhere on purpose, sweep with the program that wrote them"
         )
+
+
+def _check_that_it_is_alone(table: Table, filesystem: pafs.FileSystem, unused: Iterable[str]) -> None:
+    """A table's place goes by its name. What had the name before may have been renamed, or dropped without its files,
+    or another catalog may know it: its files look like orphans. Metadata without a snapshot is left by one of two that
+    made the table at once."""
+    for path in unused:
+        other = _metadata(filesystem, path) if path.endswith(".metadata.json") else None
+        if other is None or other.get("table-uuid") == str(table.metadata.table_uuid):
+            continue
+        if other.get("snapshots") or "table-uuid" not in other:
+            raise LakeError(
+                f"nothing of {'.'.join(table.name())} is swept: {table.location()}, where it is, also holds files of "
+                f"an older table, as {path} says, and they cannot be told from orphans. If somebody still needs that "
+                f"table, copy it to another place; then delete its metadata files, and the rest is swept"
+            )
+
+
+def _metadata(filesystem: pafs.FileSystem, path: str) -> dict[str, Any] | None:
+    """None for what was half written by somebody who was killed, or deleted meanwhile. Whatever else it says, also what
+    PyIceberg would not understand, somebody's table."""
+    try:
+        with filesystem.open_input_stream(path, compression=None) as stream:
+            content = stream.read()
+        found = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
+        return found if isinstance(found, dict) else {}
+    except (FileNotFoundError, ValueError, EOFError, zlib.error, gzip.BadGzipFile):
+        return None
 
 
 def _used(catalog: Catalog, name: str, table: Table) -> _Used:

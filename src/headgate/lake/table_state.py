@@ -48,7 +48,7 @@ class TableState:
     partitions: dict[TopicPartition, int] = field(default_factory=dict)
     """Where partitions begin that the ledger did not know when they were found."""
     last: CommitResult | None = None
-    published_at: float = 0.0
+    published_at: float = -math.inf
     settled_to: int = 0
     """Announcements before this offset are settled, as last told."""
     unsaid: list[Verdict] = field(default_factory=list)

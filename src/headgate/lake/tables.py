@@ -36,6 +36,15 @@ def load_table(catalog: Catalog, name: str) -> Table | None:
         return catalog.load_table(name)
     except NoSuchTableError:
         return None
+    except FileNotFoundError as error:
+        raise LakeError(
+            f"{name}: the metadata that the catalog names is not there: {_first_line(error)}. Is the warehouse away, "
+            f"or the catalog older than the lake? docs/recover.md, A catalog that is lost, or new, says what to do"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or repr(error)).splitlines()[0]
 
 
 def create_table(

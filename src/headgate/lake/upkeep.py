@@ -65,13 +65,17 @@ def maintain(
     turn: AbstractContextManager[object] = NOBODY_ELSE,
     progress: Progress = lambda done, planned: None,
     is_stopped: Callable[[], bool] = lambda: False,
+    begins: Callable[[str], None] = lambda step: None,
 ) -> Upkeep:
     """Expires, compacts, sweeps. May be killed at any moment and run beside committers, readers and itself."""
+    begins("expiring snapshots")
     release_replaced(catalog, name, lake)
     expired = expire_snapshots(catalog, name, lake)
     _EXPIRED.labels(name).inc(expired)
+    begins("joining small files")
     compaction = compact(catalog, name, lake, turn, progress, is_stopped)
     _COMPACTED.labels(name).inc(compaction.files)
+    begins("looking for orphan files")
     sweep = sweep_orphans(catalog, name, lake, remove=True)
     _SWEPT.labels(name).inc(sweep.bytes)
     return Upkeep(name, expired, compaction, sweep)

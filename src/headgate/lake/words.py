@@ -31,6 +31,13 @@ class LastWords:
         """Of what cannot be read it is assumed: a table that is gone is worse made again than asked about."""
         return self.said[table].exists if table in self.said else table in self.unread
 
+    def check_that_nobody_commits(self, table: str) -> None:
+        said = self.said.get(table)
+        if said is not None and time.time() - said.at_ms / 1000 < SILENT_S:
+            raise LakeError(
+                f"a committer is at work, or was a moment ago: stop the pipeline, wait {SILENT_S:g} s, try again"
+            )
+
 
 def last_words(pipeline: Pipeline, settings: Mapping[str, str | int | float | bool]) -> LastWords:
     topic = Topics(pipeline.name).ledger
@@ -49,15 +56,12 @@ def begin_anew(pipeline: Pipeline, settings: Mapping[str, str], catalog: Catalog
     if table not in {t.name for t in pipeline.tables}:
         raise LakeError(f"{table} is not one of the pipeline's tables; nothing was changed")
     if load_table(catalog, table) is not None:
-        raise LakeError(f"{table} is in the catalog; drop or rename it first, or give the pipeline another name for it")
+        raise LakeError(f"{table} is in the catalog; drop it first, or give the pipeline another name for it")
     words = last_words(pipeline, settings)
     if not words.existed(table):
         return
+    words.check_that_nobody_commits(table)
     said = words.said.get(table)
-    if said is not None and time.time() - said.at_ms / 1000 < SILENT_S:
-        raise LakeError(
-            f"a committer is at work, or was a moment ago: stop the pipeline, wait {SILENT_S:g} s, try again"
-        )
     nothing = LedgerState(
         table=table,
         at_ms=int(time.time() * 1000),
