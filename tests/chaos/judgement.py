@@ -104,6 +104,8 @@ class Evidence:
     upkeep: tuple[Command, ...]
     most_disk_bytes: int | None = None
     """That the run took at any time: brokers, lake, logs. None if nobody looked."""
+    repeated: int = 0
+    """Records that Kafka itself holds more often than they were sent."""
     unused_files: int | None = None
     """That no table uses, after everything stopped and a last round of upkeep. None if nobody looked."""
 

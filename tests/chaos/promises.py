@@ -117,8 +117,14 @@ def verdict(promises: Sequence[Promise]) -> str:
 
 
 def _exactly_once(seen: Evidence) -> Promise:
-    kept = not seen.violations and seen.acknowledged > 0 and seen.rows + seen.rejected == seen.acknowledged
+    kept = (
+        not seen.violations
+        and seen.acknowledged > 0
+        and seen.rows + seen.rejected == (seen.acknowledged + seen.repeated)
+    )
     numbers = f"{seen.acknowledged:,} records acknowledged, {seen.rows:,} rows, {seen.rejected:,} rejects"
+    if seen.repeated:
+        numbers += f"; {seen.repeated:,} are in Kafka once more than they were sent, and so they are in the lake"
     return Promise("every record exactly once", kept, "; ".join((numbers, *seen.violations[:5])))
 
 

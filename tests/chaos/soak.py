@@ -129,6 +129,7 @@ def evidence(
         commits,
         tuple(run.upkeep.rounds),
         sampler.most_disk_bytes or None,
+        outcome.repeated,
         unused,
     )
 

@@ -212,6 +212,7 @@ class SoakRun(ChaosRun):
             mine.rows + other.rows,
             mine.rejected + other.rejected,
             mine.violations + other.violations,
+            mine.repeated + other.repeated,
         )
 
     def tidy_up(self) -> int:

@@ -44,4 +44,4 @@ def test_nothing_is_lost_and_nothing_lands_twice_whatever_is_killed_meanwhile(tm
     assert outcome.violations == (), outcome.sentence()
     assert outcome.acknowledged > 0
     assert outcome.rejected > 0
-    assert outcome.rows + outcome.rejected == outcome.acknowledged
+    assert outcome.rows + outcome.rejected == outcome.acknowledged + outcome.repeated

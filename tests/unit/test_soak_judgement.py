@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.chaos.held import repeated
 from tests.chaos.judgement import (
     Command,
     Committed,
@@ -251,6 +252,21 @@ def test_one_record_lost_breaks_the_gravest_promise() -> None:
 
 def test_a_violation_of_the_count_breaks_it_even_if_the_totals_agree() -> None:
     assert _broken(replace(good_hour(), violations=("steady[0]: 1 rows are doubled",))) == "every record exactly once"
+
+
+def test_what_kafka_itself_holds_twice_the_lake_has_to_hold_twice() -> None:
+    assert _kept(replace(good_hour(), rows=1169, repeated=179))["every record exactly once"]
+    assert _broken(replace(good_hour(), rows=1168, repeated=179)) == "every record exactly once"
+
+
+def test_only_a_lake_that_is_just_as_its_topic_excuses_repeated_records() -> None:
+    in_kafka = {0: 0, 1: 1, 2: 2, 3: 1, 4: 2, 5: 3}  # 1 and 2 were taken twice; 2 cannot be decoded
+    in_lake = {0: 0, 1: 1, 2: None, 3: 1, 4: None, 5: 3}
+    assert repeated(in_kafka, in_lake, 4) == (2, 1)
+    assert repeated(in_kafka, in_lake, 5) is None, "one that was acknowledged is not in Kafka"
+    assert repeated(in_kafka, {**in_lake, 3: 3}, 4) is None, "another record than at this offset of the topic"
+    assert repeated(in_kafka, {**in_lake, 6: 4}, 4) is None
+    assert repeated(in_kafka, {at: id_ for at, id_ in in_lake.items() if at}, 4) is None
 
 
 def test_a_run_in_which_nothing_was_written_proves_nothing() -> None:
