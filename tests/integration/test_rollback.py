@@ -21,16 +21,18 @@ from headgate.config.pipeline import Table as TableConfig
 from headgate.errors import HeadgateError, LakeError
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.lake import maintenance, rollback
+from headgate.lake.attempts import Attempt
 from headgate.lake.catalogs import open_catalog
 from headgate.lake.commit import TableCommitter
-from headgate.lake.ledger import MANAGED, read_ledger
+from headgate.lake.ledger import LEDGER, MANAGED, decode_ledger, read_ledger, summary
+from headgate.lake.lines import is_abandoned
 from headgate.lake.maintenance import expire_snapshots
 from headgate.lake.rejects import land_rejects, promised_rejects
-from headgate.lake.rollback import restore_points, roll_back
+from headgate.lake.rollback import held, restore_points, roll_back
 from headgate.lake.skips import recorded_skips
 from headgate.lake.sweep import sweep_orphans
 from headgate.lake.tables import table_location
-from headgate.model import Range, Skip, TopicPartition
+from headgate.model import Ledger, Range, Skip, TopicPartition
 from tests.announcements import announce, write_file
 from tests.eventually import eventually
 from tests.integration.pipeline_harness import PipelineRun
@@ -86,6 +88,9 @@ class Shore:
     @property
     def table(self) -> Any:
         return self.catalog.load_table("lake.t")
+
+    def ledger(self, snapshot_id: int) -> Ledger:
+        return decode_ledger(summary(self.table.snapshot_by_id(snapshot_id))[LEDGER])
 
     def offsets(self, suffix: str = "") -> list[int]:
         rows = self.catalog.load_table(f"lake.t{suffix}").scan().to_arrow()
@@ -216,6 +221,53 @@ def test_to_roll_back_where_others_have_gone_already_makes_it_final(tmp_path: Pa
     assert shore.committer.commit([wrong], {T0: 0}).refused
     shore.commit()
     shore.assert_holds(20)
+
+
+def test_to_roll_back_to_where_the_table_is_refuses_what_was_read_before(tmp_path: Path) -> None:
+    """Announced by a bad deployment, which was stopped before it was committed."""
+    shore = Shore(tmp_path)
+    first = shore.commit()
+    file = write_file(tmp_path / "lake/t/data/wrong.parquet", (Range(T0, 10, 20),))
+    wrong = announce(("t", 0, 10, 20), files=(file,))
+    assert roll_back(shore.catalog, shore.lake, "lake.t", first) == 0
+    assert shore.committer.commit([wrong], {T0: 0}).refused
+    shore.commit()
+    shore.assert_holds(20)
+
+
+def test_a_rollback_by_others_that_is_undone_while_it_is_noted_is_not_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shore = Shore(tmp_path)
+    first, second = shore.commit(), shore.commit()
+    shore.table.manage_snapshots().rollback_to_snapshot(first).commit()
+    committed, undone = Attempt.commit_transaction, list[int]()
+
+    def commit_after_others(self: Attempt) -> Any:
+        if not undone:
+            undone.append(second)
+            shore.table.manage_snapshots().set_current_snapshot(second).commit()
+        return committed(self)
+
+    monkeypatch.setattr(Attempt, "commit_transaction", commit_after_others)
+    file = write_file(tmp_path / "lake/t/data/new.parquet", tuple(Range(T0, at, at + 1) for at in range(20, 29)))
+    shore.committer.commit([announce(("t", 0, 10, 20), files=(file,))], {T0: 0})
+    assert undone == [second]
+    assert not is_abandoned(shore.table)
+    monkeypatch.undo()
+    shore.commit()
+    shore.assert_holds(30)
+
+
+def test_what_going_back_costs_is_measured_against_the_newest_that_counts(tmp_path: Path) -> None:
+    shore = Shore(tmp_path)
+    first, second, third = (shore.commit() for _ in range(3))
+    shore.table.manage_snapshots().rollback_to_snapshot(second).commit()
+    assert held(shore.table) == shore.ledger(third)
+    roll_back(shore.catalog, shore.lake, "lake.t", first)
+    fourth = shore.commit(7)
+    shore.table.manage_snapshots().set_current_snapshot(third).commit()
+    assert held(shore.table) == shore.ledger(fourth)
 
 
 def test_rejects_of_a_table_that_was_registered_from_older_metadata_are_not_lost_unsaid(tmp_path: Path) -> None:

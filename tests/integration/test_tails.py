@@ -31,6 +31,7 @@ def test_a_client_that_does_not_fetch_any_more_is_replaced_and_every_message_com
 ) -> None:
     """Paused, a client is like one that has stopped for good: it answers, and fetches nothing of that partition."""
     monkeypatch.setattr(channel, "LOOK_EVERY_S", 2.0)
+    monkeypatch.setattr(channel, "AGAIN_S", 2.0)
     tail = Tail({"bootstrap.servers": broker.bootstrap}, {(topic, 0): BEGINNING, (topic, 1): BEGINNING})
     heard: list[Received] = []
 

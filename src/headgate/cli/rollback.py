@@ -51,7 +51,8 @@ def rollback(
     """
     from headgate.config.loader import load_pipeline
     from headgate.lake.catalogs import open_catalog
-    from headgate.lake.ledger import ledger_snapshot, read_ledger
+    from headgate.lake.ledger import ledger_snapshot
+    from headgate.lake.rollback import held as held_by
     from headgate.lake.rollback import restore_points, roll_back
     from headgate.lake.tables import load_table
 
@@ -69,13 +70,12 @@ def rollback(
         raise LakeError(f"{name} cannot be read: {said}; nothing was changed") from error
     if found is None:
         raise LakeError(f"{name} is not in the catalog")
-    points = restore_points(found)
-    if not points:
+    points, ledger = restore_points(found), held_by(found)
+    if not points or ledger is None:
         raise LakeError(f"{name} has no snapshot with a ledger to go back to; lake.keep_hourly says how many are kept")
-    is_lost = ledger_snapshot(found) is None
-    held = _held(pipeline, name, points[0].ledger if is_lost else read_ledger(found))
+    held = _held(pipeline, name, ledger)
     if to is None:
-        if is_lost:
+        if ledger_snapshot(found) is None:
             console.print(f"{name} has lost its ledger: nothing is committed to it until it is taken to one")
         now = found.current_snapshot()
         _list(console, name, points, held, None if now is None else now.snapshot_id)

@@ -109,8 +109,12 @@ class Received:
 
 BEGINNING, END = OFFSET_BEGINNING, OFFSET_END
 LOOK_EVERY_S = 10.0
-"""Whether a client still fetches: long enough for a healthy one to have got on, short beside any deadline."""
-_LOOK_S = 1.0
+"""How often it is asked whether a client still fetches."""
+AGAIN_S = 3.0
+"""Once it seems not to: long enough for a healthy one to have got on. Both together are shorter than a heartbeat's
+deadline, or consumers would be taken for dead that only the reader does not hear."""
+_LOOK_S, _LOOKS_S = 1.0, 3.0
+"""How long is waited for an answer on one partition, and on all of them."""
 _BY_TIME_S = 15.0
 
 
@@ -145,7 +149,7 @@ class Tail:
         self._consumer = Consumer(self._settings)
         self._looked_s = time.monotonic()
         self._behind: dict[tuple[str, int], int] = {}
-        """Where partitions stood at the last look that had more to read than had come."""
+        """Where partitions stood when somebody looked and there was more to read than had come."""
         self.garbage = 0
         self.passed_over: Counter[str] = Counter()
         """Per topic, how many of Headgate's own messages are of a version that is not ours."""
@@ -187,28 +191,32 @@ class Tail:
     def poll(self, timeout_s: float = 0.0, most: int = 1000) -> list[Received]:
         """What has arrived, at most `most`; waits up to `timeout_s` only while there is nothing."""
         arrived = self._arrived(timeout_s, most)
-        if time.monotonic() - self._looked_s > LOOK_EVERY_S:
+        if time.monotonic() - self._looked_s > (AGAIN_S if self._behind else LOOK_EVERY_S):
             self._look()
         return self._decoded(arrived)
 
     def _look(self) -> None:
-        """Behind at two looks and not a record further: the client does not fetch any more."""
-        behind = {}
-        try:
-            for key in self.next:
-                ends = self._consumer.get_watermark_offsets(KafkaTopicPartition(*key), timeout=_LOOK_S)
-                at = max(self._position(key), ends[0] if ends else 0)
-                if ends and at < ends[1]:
-                    behind[key] = at
-        except KafkaException as error:  # brokers that do not answer have nothing to tell
-            log.debug("nobody says where the internal topics end: %s", error)
-            behind = {}
-        stuck = [key for key, at in behind.items() if self._behind.get(key) == at]
+        """Behind at two looks and not a record further: the client does not fetch any more. What nobody answers for is
+        asked again."""
+        behind, stuck = dict(self._behind), []
+        until = time.monotonic() + _LOOKS_S
+        for key in self.next:
+            try:
+                left_s = min(_LOOK_S, max(0.01, until - time.monotonic()))
+                ends = self._consumer.get_watermark_offsets(KafkaTopicPartition(*key), timeout=left_s)
+            except KafkaException as error:  # brokers that do not answer have nothing to tell
+                log.debug("nobody says where %s[%d] ends: %s", *key, error)
+                continue
+            before = behind.pop(key, None)
+            at = max(self._position(key), ends[0] if ends else 0)
+            if ends and at < ends[1]:
+                behind[key] = at
+                stuck += [key] if at == before else []
         self._behind = behind
         if stuck:
             topic, partition = stuck[0]
-            said = "nothing came from %s[%d] for %g s though there is more; reading on with a new client"
-            log.warning(said, topic, partition, LOOK_EVERY_S)
+            said = "nothing came from %s[%d] for %.0f s though there is more; reading on with a new client"
+            log.warning(said, topic, partition, time.monotonic() - self._looked_s)
             self._begin_anew(behind)
         self._looked_s = time.monotonic()
 

@@ -268,14 +268,16 @@ class TableCommitter:
                 f"{self.name} is at a snapshot again that a rollback had left, and the rejected records that belong to "
                 f"it were taken out: headgate rollback FILE {self.name} lists where it can go"
             )
-        if carrier is None or not left_behind(table):
+        current = table.current_snapshot()
+        if carrier is None or current is None or not left_behind(table):
             if forgetting(table) is not None:
                 forget_rejects(self._catalog, self._lake, self.name)
             return False
         try:
             with Attempt(table) as transaction:
                 transaction.set_properties(leaving(table, carrier))
-                ManageSnapshots(transaction).create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
+                manage = ManageSnapshots(transaction).set_current_snapshot(current.snapshot_id)  # or else it is refused
+                manage.create_tag(carrier.snapshot_id, LEDGER_TAG).commit()
         except (CommitFailedException, CommitStateUnknownException) as error:
             log.info("%s was changed meanwhile, looking again: %s", self.name, error)
         return True

@@ -26,7 +26,7 @@ from headgate.lake.ledger import (
     number,
     summary,
 )
-from headgate.lake.lines import ROLLED_BACK_MS, is_abandoned, leaving, left_behind, without_abandoned
+from headgate.lake.lines import ROLLED_BACK_MS, is_abandoned, leaving, without_abandoned
 from headgate.lake.rejects import forget_rejects
 from headgate.lake.tables import load_table
 from headgate.model import Ledger
@@ -59,18 +59,30 @@ def restore_points(table: Table) -> list[RestorePoint]:
     ]
 
 
+def held(table: Table) -> Ledger | None:
+    """What going back is measured against: the newest ledger that no rollback has left, wherever others may have taken
+    the table. None if there is none."""
+    carriers = [s for s in without_abandoned(table, table.snapshots()) if LEDGER in summary(s)]
+    in_force = ledger_snapshot(table)
+    if in_force is not None and not is_abandoned(table):
+        carriers.insert(0, in_force)  # before others without a number
+    newest = max(carriers, key=number, default=None)
+    return None if newest is None else decode_ledger(summary(newest)[LEDGER])
+
+
 def roll_back(catalog: Catalog, lake: Lake, name: str, snapshot_id: int) -> int:
-    """Returns how many rejected records will be read again. Who says it again after a kill finishes it."""
+    """Returns how many rejected records will be read again. Who says it again after a kill finishes it.
+
+    Also to where the table is now: what was read before this is refused from then on.
+    """
     for _ in range(_MOST_ATTEMPTS):
         table = load_table(catalog, name)
         if table is None:
             raise LakeError(f"{name} is not in the catalog")
         if all(point.snapshot_id != snapshot_id for point in restore_points(table)):
             raise LakeError(f"{name} has no snapshot {snapshot_id} with a ledger that it can be rolled back to")
-        now, to = table.current_snapshot(), table.snapshot_by_id(snapshot_id)
+        to = table.snapshot_by_id(snapshot_id)
         assert to is not None  # it is a restore point
-        if now == to and not left_behind(table):  # done already, or by somebody who was killed then
-            break
         try:
             _go_back(table, to)
             break
