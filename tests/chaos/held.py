@@ -39,12 +39,12 @@ def held_by(brokers: str, partition: TopicPartition) -> dict[int, int]:
 def repeated(held: Mapping[int, int], landed: Mapping[int, int | None], acknowledged: int) -> tuple[int, int] | None:
     """How many records, and how many of those that were rejected, a partition holds more often than once.
 
-    None if the lake does not hold just what the partition does, or something that was acknowledged is not there.
+    None if the lake does not hold just what the partition does, or that is not what was acknowledged.
     """
     if held.keys() != landed.keys() or any(id_ is not None and id_ != held[at] for at, id_ in landed.items()):
         return None
     different = len(set(held.values()))
     rejected = [held[at] for at, id_ in landed.items() if id_ is None]
-    if different < acknowledged:
+    if different != acknowledged:
         return None
     return len(held) - different, len(rejected) - len(set(rejected))

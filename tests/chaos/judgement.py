@@ -5,7 +5,7 @@ Values in, values out. Times are seconds since the run began.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
 
@@ -308,16 +308,23 @@ def file_slopes(seen: Evidence, warm_up_s: float) -> list[Slope]:
 
 
 def connection_slopes(seen: Evidence, warm_up_s: float) -> list[Slope]:
-    """Of the most that a process lately had: brokers that are away take their connections along."""
-    value: dict[ProcessSample, float] = {}
+    """Of the most and of the least that a process lately had, whichever grew less: brokers that are away take their
+    connections along, and clients are connected to more of them when leaders have moved. What leaks raises both."""
+    most: dict[ProcessSample, float] = {}
+    least: dict[ProcessSample, float] = {}
     lives: dict[str, deque[ProcessSample]] = {}
     for sample in sorted(seen.processes, key=lambda sample: sample.at_s):
         lately = lives.setdefault(sample.role + sample.life, deque())
         lately.append(sample)
         while sample.at_s - lately[0].at_s > LATELY_S:
             lately.popleft()
-        value[sample] = float(max(one.connections for one in lately))
-    return _slopes(seen, value, warm_up_s)
+        most[sample] = float(max(one.connections for one in lately))
+        least[sample] = float(min(one.connections for one in lately))
+    pairs = zip(_slopes(seen, most, warm_up_s), _slopes(seen, least, warm_up_s), strict=True)
+    return [
+        high if (high.per_hour or 0.0) <= (low.per_hour or 0.0) else replace(high, per_hour=low.per_hour)
+        for high, low in pairs
+    ]
 
 
 def _slopes(seen: Evidence, value: Mapping[ProcessSample, float], warm_up_s: float) -> list[Slope]:

@@ -88,12 +88,17 @@ class CommitterMachine(RuleBasedStateMachine):
         return True
 
     def settle(self, result: CommitResult, batch: Sequence[Announcement], missing_files: set[str]) -> None:
-        """Holds one commit's answer against the model, in the order things were committed."""
-        for one in (*result.already, *result.committed):
-            if one.id not in self.accepted:  # otherwise the rival saw it in the lake before this answer came
-                assert one.id not in missing_files
-                assert self.follows(one)
-                self.accept(one)
+        """Holds one commit's answer against the model: what it says is in the lake went there one after the other.
+
+        Not always in the batch's order: what was ahead may follow once a first try landed and its answer was lost.
+        """
+        landed = [one for one in (*result.already, *result.committed) if one.id not in self.accepted]
+        while landed:
+            one = next((one for one in landed if self.follows(one)), None)
+            assert one is not None, f"none of {landed} goes on where the lake ends"
+            assert one.id not in missing_files
+            self.accept(one)
+            landed.remove(one)
         answered = [a.id for a in (*result.committed, *result.already)] + [r.announcement.id for r in result.refused]
         assert sorted(answered) == sorted(a.id for a in batch)
 

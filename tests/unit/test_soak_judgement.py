@@ -215,6 +215,15 @@ def test_connections_to_brokers_that_come_and_go_are_no_growth() -> None:
     assert _broken(replace(good_hour(), processes=flapping)) == ""
 
 
+def test_connections_that_go_up_and_down_are_no_growth_and_a_leak_among_them_is() -> None:
+    """As in an hour of storms: some more when leaders have moved, until the next one takes them."""
+    calm = [0, 11, 3, 9, 0, 8, 2, 11, 0, 10]
+    of = [(s, 45 + calm[int(s.at_s / 300) % 10]) for s in good_hour().processes]
+    assert _broken(replace(good_hour(), processes=tuple(replace(s, connections=n) for s, n in of))) == ""
+    leaking = tuple(replace(s, connections=n + int(s.at_s / 45)) for s, n in of)
+    assert _broken(replace(good_hour(), processes=leaking)) == "connections of the controller are flat"
+
+
 def test_processes_that_nobody_hurts_have_fewer_connections_to_gain() -> None:
     """One every 144 seconds, 25 an hour: brokers come and go, but who stays connects to the same ones again."""
     leaking = [replace(s, connections=20 + int(s.at_s / 144)) for s in good_hour().processes]
