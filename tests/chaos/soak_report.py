@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from headgate.experiments.plots import save
 from tests.chaos.judgement import (
+    LATELY_S,
     Evidence,
     Latency,
     Slope,
@@ -47,8 +48,10 @@ _ABOUT_GROWTH = (
     "Growth is the median over pairs of samples of the same process, in the second half, {warm_up_s:g} s after its "
     "start or later; a process is never compared with its successor. Flat means at most a tenth of the role's memory "
     "an hour (or {mb:g} MB if that is more), {files:g} open files and {connections:g} connections an hour; "
-    "{unhurt:g} connections in roles of the second pipeline, the neighbour. Where it has a role of the same kind, "
-    "consumers that all died young are not judged."
+    "{unhurt:g} connections in roles of the second pipeline, the neighbour. Of connections it is the lesser growth of "
+    "the most and of the least that a process had within {lately:g} s: storms take some away and leaders that move "
+    "need some more, while what leaks raises both. Where it has a role of the same kind, consumers that all died young "
+    "are not judged."
 )
 _ABOUT_LIMITS = (
     "What grows less than it is allowed to is called flat: {mb:g} MB an hour would be {gb_a_day:.1f} GB a day. What "
@@ -142,6 +145,7 @@ def _page(
                     files=allowed.files_per_hour,
                     connections=allowed.connections_per_hour,
                     unhurt=allowed.unhurt_connections_per_hour,
+                    lately=LATELY_S,
                 ),
                 _WIDTH,
             ),
