@@ -1,11 +1,16 @@
 """What holds for every registered policy: same objects in simulator and controller, sane settings, sane times."""
 
+import json
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from headgate.config.loader import load_pipeline
+from headgate.controller.assembly import policy_of
 from headgate.controller.exact import ExactPipeline
 from headgate.errors import ConfigError
 from headgate.model import Assignment, ConsumerLoad, Decision, Observation, PartitionLoad, TopicPartition
@@ -14,6 +19,7 @@ from headgate.policies.binpack_lag import Algorithm1, Algorithm2
 from headgate.policies.fixed_size import Overprovisioned
 from headgate.policies.kubernetes import Hpa
 from headgate.policies.registry import build_policy, policy_names
+from headgate.policies.replica_capacity import ReplicaCapacity
 from headgate.simulation.arrivals import burst, even
 from headgate.simulation.group import GroupSettings
 from headgate.simulation.run import RunSettings, simulate
@@ -120,6 +126,80 @@ def test_an_observation_without_a_time_is_not_acted_on(name: str, at_s: float, m
 def test_a_peak_and_partitions_must_be_there_to_provision_for(wrong: tuple[Any, Any]) -> None:
     with pytest.raises(ValueError, match="must be above 0"):
         Overprovisioned(*wrong)
+
+
+# Replicas for 950 records/s, 20 waiting in each of 5 partitions, by the records/s that one is known to do.
+SIZES = {
+    "algorithm1": {2000: 1, 200: 5},
+    "algorithm2": {2000: 1, 200: 5},
+    "linear": {2000: 2, 200: 5},  # 0.4/0.9 of a replica's each
+    "ratio": {2000: 1, 200: 5},
+    "hpa": {2000: 1, 200: 5},  # 0.7 of a replica's each
+    "overprovisioned": {2000: 3, 200: 5},  # a second's 400 of each partition at the peak, at most 900 in half a second
+}
+PIPELINE = """\
+name: shop
+kafka: {brokers: "localhost:1"}
+topics: [t]
+tables: [{name: all}]
+policy: {name: %s, params: %s, consumer_capacity_bytes_per_s: %d, packing_capacity_bytes_per_s: 1000}
+slo: {latency_s: 0.7 s}
+lake: {commit_interval_s: 100 ms}
+consumer: {wait_s: 100 ms}
+"""
+
+
+def of_pipeline(folder: Path, name: str, capacity_bytes_per_s: int, **params: float) -> Policy:
+    (folder / "pipeline.yaml").write_text(
+        PIPELINE % (name, json.dumps(PARAMETERS[name] | params), capacity_bytes_per_s)
+    )
+    return policy_of(load_pipeline(folder / "pipeline.yaml"))
+
+
+def size(policy: Policy, measured_records_per_s: float | None) -> int:
+    """Of partitions without owners, with records of 100 bytes."""
+    seen = observed(Assignment({1: frozenset()}), 0.0, 190.0)
+    seen = replace(seen, consumers={1: ConsumerLoad(capacity_records_per_s=measured_records_per_s)})
+    chosen = policy.decide(seen).assignment
+    assert chosen is not None
+    return sum(bool(owned) for owned in chosen.owners.values())
+
+
+@pytest.mark.parametrize("per_s", [200, 2000])
+@pytest.mark.parametrize("name", SIZES)
+def test_a_pipelines_policy_sizes_by_what_consumers_measure(name: str, per_s: int, tmp_path: Path) -> None:
+    assert size(of_pipeline(tmp_path, name, 500_000), per_s) == SIZES[name][per_s]
+
+
+@pytest.mark.parametrize("per_s", [200, 2000])
+@pytest.mark.parametrize("name", SIZES)
+def test_until_they_measure_it_sizes_by_what_is_configured_in_bytes(name: str, per_s: int, tmp_path: Path) -> None:
+    assert size(of_pipeline(tmp_path, name, 100 * per_s), None) == SIZES[name][per_s]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_capacity_in_records_that_somebody_configured_counts(name: str, tmp_path: Path) -> None:
+    policy = of_pipeline(tmp_path, name, 500_000, capacity_records_per_s=200)
+    assert size(policy, 2000) == SIZES[name][200]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_partitions_get_owners_though_nobody_knows_what_a_consumer_can_do(name: str, tmp_path: Path) -> None:
+    policy = of_pipeline(tmp_path, name, 500_000)
+    silent = observed(Assignment({1: frozenset()}), 0.0, 0.0, 0)
+    silent = replace(silent, consumers={})
+    owned = policy.decide(silent).assignment
+    assert owned is not None
+    assert owned.partitions == frozenset(P)
+    assert policy.decide(replace(silent, assignment=owned)).reason.startswith("hold: no consumer has measured")
+
+
+def test_a_measured_capacity_holds_within_the_noise_of_measuring() -> None:
+    replica = ReplicaCapacity(None, 20_000)
+    seen = observed(Assignment({1: frozenset(P)}), 0.0)
+    for measured, believed in ((200.0, 200.0), (215.0, 200.0), (185.0, 200.0), (230.0, 230.0), (100.0, 100.0)):
+        assert replica.look(replace(seen, consumers={1: ConsumerLoad(capacity_records_per_s=measured)}))
+        assert replica.per_s == believed
 
 
 def test_hpa_does_not_average_what_is_stale() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.model import Assignment, ConsumerLoad, Observation, PartitionLoad, TopicPartition
 from headgate.policies.binpack_lag import Algorithm1, Algorithm2
-from headgate.policies.fixed_size import EqualCount, LoadBalance, Overprovisioned, overprovisioned_size
+from headgate.policies.fixed_size import EqualCount, LoadBalance, overprovisioned_size
 from headgate.policies.kubernetes import Hpa, Keda
 from headgate.policies.linear import Linear, RatioOnly
 from headgate.policies.optimal import Optimal, offline
@@ -286,7 +286,6 @@ def test_every_latency_policy_is_found_by_name() -> None:
             name, "mwf", consumer_capacity_bytes_per_s=2e6, packing_capacity_bytes_per_s=1.5e6, params=params
         )
         assert hasattr(built, "decide")
-    assert isinstance(Overprovisioned(350, 5), EqualCount)
 
 
 def test_the_pipelines_goal_reaches_a_policy_that_asks_for_one() -> None:

@@ -70,7 +70,6 @@ def facts_of(pipeline: Pipeline, now: Situation) -> dict[str, Any]:
     if capacity is not None:
         share = pipeline.policy.packing_capacity_bytes_per_s / pipeline.policy.consumer_capacity_bytes_per_s
         facts |= {
-            "capacity_records_per_s": capacity,
             "events": events_within(capacity, goal_of(pipeline)["slo_s"]),
             "peak_records_per_s": now.peak_records_per_s,
             "replicas": max(1, math.ceil(now.peak_records_per_s / (capacity * share))),

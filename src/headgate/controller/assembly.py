@@ -26,6 +26,7 @@ def policy_of(
     """The pipeline's policy, or another one in its place: with the same numbers, but without `policy.params`.
 
     `params` come on top; a `packer` among them replaces the pipeline's. `facts` are what else a policy may ask for.
+    What one consumer does in records is measured, unless somebody says it.
     """
     policy, given = pipeline.policy, dict(params or {})
     packer = given.pop("packer", policy.packer)
@@ -41,7 +42,7 @@ def policy_of(
         stale_after_s=pipeline.controller.stale_after_s,
         params={**own, **given},
         packer_params=policy.packer_params if packer == policy.packer else {},
-        facts={**goal_of(pipeline), **(facts or {})},
+        facts={**goal_of(pipeline), "capacity_records_per_s": None, **(facts or {})},
     )
 
 

@@ -12,7 +12,8 @@ from typing import Literal
 
 from headgate.model import Alert, Alternative, Assignment, Decision, Observation, TopicPartition
 from headgate.packing.least_loaded import Item, Room, at_most_bins, least_loaded, onto_members
-from headgate.policies.seen import at_most, held, items, lag_of, unowned
+from headgate.policies.replica_capacity import PUBLISHED_PER_S, UNKNOWN, ReplicaCapacity
+from headgate.policies.seen import at_most, blind, check_above_zero, check_not_negative, held, items, lag_of, unowned
 
 Action = Literal["UP", "DOWN", "REASS", ""]
 Packed = tuple[frozenset[TopicPartition], ...]
@@ -24,7 +25,8 @@ MOST_TOLD = 20
 class _LagPacker(ABC):
     """What both algorithms share: the paper's settings and defaults (E-1, E-2), phase 1, the cooldown and the words."""
 
-    capacity_records_per_s: float = 200.0
+    capacity_records_per_s: float | None = PUBLISHED_PER_S
+    """None: as measured, and until then as configured in bytes."""
     slo_s: float = 0.5
     f_up: float = 0.9
     f_down: float = 0.4
@@ -37,22 +39,21 @@ class _LagPacker(ABC):
     sort_key: str = "rate"
     stale_after_s: float = 10.0
     max_consumers: int | None = None
+    consumer_capacity_bytes_per_s: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.f_down < self.f_up < 1:
             raise ValueError(f"0 < f_down < f_up < 1 is needed, not {self.f_down:g} and {self.f_up:g}")
-        for name in ("capacity_records_per_s", "slo_s", "rebalance_s", "stale_after_s"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name):g}")
-        if not self.cooldown_s >= 0:
-            raise ValueError(f"cooldown_s must not be negative, not {self.cooldown_s:g}")
+        check_above_zero(slo_s=self.slo_s, rebalance_s=self.rebalance_s, stale_after_s=self.stale_after_s)
+        check_not_negative(cooldown_s=self.cooldown_s)
+        self._replica = ReplicaCapacity(self.capacity_records_per_s, self.consumer_capacity_bytes_per_s)
         self._most = at_most(self.max_consumers)
         self._acted_s = float("-inf")
         self.deferred_downs = 0
         """Scale-downs that the coming rebalance's lag forbade (E-17)."""
 
     def _room(self, share: float) -> Room:
-        return Room.of(self.capacity_records_per_s, self.slo_s, share)
+        return Room.of(self._replica.per_s, self.slo_s, share)
 
     def decide(self, seen: Observation) -> Decision:
         hold = held(seen, self.stale_after_s)
@@ -61,6 +62,8 @@ class _LagPacker(ABC):
         if seen.at_s - self._acted_s < self.cooldown_s:
             left = self.cooldown_s - (seen.at_s - self._acted_s)
             return Decision(None, f"hold: {left:.1f} s of the cooldown are left")
+        if not self._replica.look(seen):
+            return blind(seen, UNKNOWN)
         packed = items(seen)
         g_up = self._pack(packed, self.f_up)
         g_down = self._pack(packed, self.f_down)
@@ -70,6 +73,7 @@ class _LagPacker(ABC):
             "packed_down": float(len(g_down)),
             "records_per_s": sum(i.rate for i in packed.values()),
             "lag_records": sum(i.lag for i in packed.values()),
+            "capacity_records_per_s": self._replica.per_s,
             **_told(packed),
         }
         action = self._scale_needed(seen, packed, len(g_up), len(g_down))

@@ -2,8 +2,10 @@
 
 from headgate.model import Alternative, Assignment, Decision, Observation, Plan, TopicPartition
 from headgate.packing.least_loaded import Item, Room, least_loaded, onto_members
+from headgate.policies.replica_capacity import PUBLISHED_PER_S, UNKNOWN, ReplicaCapacity
 from headgate.policies.seen import (
     at_most,
+    blind,
     check_above_zero,
     check_not_negative,
     contiguous,
@@ -45,21 +47,42 @@ class EqualCount:
         return Decision(contiguous(seen, count), why, "size", {"wanted": float(count)})
 
 
-class Overprovisioned(EqualCount):
-    """As many replicas as the peak will need, always (E-36)."""
+class Overprovisioned:
+    """As many replicas as the peak will need, always (E-36). Sized once, by what a replica does when that is known."""
 
     def __init__(
         self,
         peak_records_per_s: float,
         partitions: int,
-        capacity_records_per_s: float = 200.0,
+        capacity_records_per_s: float | None = PUBLISHED_PER_S,
         slo_s: float = 0.5,
         f_up: float = 0.9,
         stale_after_s: float = 10.0,
         max_consumers: int | None = None,
+        consumer_capacity_bytes_per_s: float | None = None,
     ) -> None:
-        size = overprovisioned_size(peak_records_per_s, partitions, capacity_records_per_s, slo_s, f_up)
-        super().__init__(size, stale_after_s, max_consumers)
+        check_above_zero(peak_records_per_s=peak_records_per_s, partitions=partitions, stale_after_s=stale_after_s)
+        check_above_zero(slo_s=slo_s, f_up=f_up)
+        self._replica = ReplicaCapacity(capacity_records_per_s, consumer_capacity_bytes_per_s)
+        self._stale_after_s = stale_after_s
+        most = at_most(max_consumers)
+
+        def sized() -> EqualCount:
+            size = overprovisioned_size(peak_records_per_s, partitions, self._replica.per_s, slo_s, f_up)
+            return EqualCount(size, stale_after_s, most)
+
+        self._sized = sized
+        self._same = None if capacity_records_per_s is None else sized()
+
+    def decide(self, seen: Observation) -> Decision:
+        if self._same is None:
+            hold = held(seen, self._stale_after_s)
+            if hold is not None:
+                return hold
+            if not self._replica.look(seen):
+                return blind(seen, UNKNOWN)
+            self._same = self._sized()
+        return self._same.decide(seen)
 
 
 class LoadBalance:

@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 
 from headgate.model import Alternative, Decision, Observation
-from headgate.policies.seen import check_above_zero, check_not_negative, contiguous, held, number, rates, unowned
+from headgate.policies.replica_capacity import PUBLISHED_PER_S, UNKNOWN, ReplicaCapacity
+from headgate.policies.seen import blind, check_above_zero, check_not_negative, contiguous, held, number, rates, unowned
 
 TOLERANCE = 0.1
 SYNC_S = 15.0
@@ -75,19 +76,19 @@ class Hpa(_Autoscaler):
 
     def __init__(
         self,
-        capacity_records_per_s: float = 200.0,
+        capacity_records_per_s: float | None = PUBLISHED_PER_S,
         target: float = 0.7,
         min_replicas: int = 1,
         max_replicas: int = 100,
         sync_s: float = SYNC_S,
         stabilisation_s: float = STABILISATION_S,
         stale_after_s: float = 10.0,
+        consumer_capacity_bytes_per_s: float | None = None,
     ) -> None:
         super().__init__(min_replicas, max_replicas, sync_s, stabilisation_s, stale_after_s)
         if not 0 < target <= 1:
             raise ValueError(f"target is a share of capacity, above 0 and at most 1, not {target:g}")
-        check_above_zero(capacity_records_per_s=capacity_records_per_s)
-        self._capacity = capacity_records_per_s
+        self._replica = ReplicaCapacity(capacity_records_per_s, consumer_capacity_bytes_per_s)
         self._target = target
         self._minute: deque[tuple[float, float]] = deque()
 
@@ -96,11 +97,13 @@ class Hpa(_Autoscaler):
             self._minute.append((seen.at_s, sum(rates(seen).values())))
             while self._minute[0][0] < seen.at_s - 60.0:  # metrics are averages of a minute (L-59)
                 self._minute.popleft()
+            if not self._replica.look(seen):
+                return blind(seen, UNKNOWN)
         return super().decide(seen)
 
     def _metric(self, seen: Observation) -> tuple[float, float, int]:
         mean = sum(rate for _, rate in self._minute) / len(self._minute)
-        return 100 * mean / self._capacity, 100 * self._target, len(seen.partitions)
+        return 100 * mean / self._replica.per_s, 100 * self._target, len(seen.partitions)
 
 
 class Keda(_Autoscaler):

@@ -3,7 +3,17 @@
 import math
 
 from headgate.model import Alternative, Decision, Observation
-from headgate.policies.seen import at_most, check_above_zero, check_not_negative, contiguous, held, rates, unowned
+from headgate.policies.replica_capacity import PUBLISHED_PER_S, UNKNOWN, ReplicaCapacity
+from headgate.policies.seen import (
+    at_most,
+    blind,
+    check_above_zero,
+    check_not_negative,
+    contiguous,
+    held,
+    rates,
+    unowned,
+)
 
 
 class Linear:
@@ -11,18 +21,20 @@ class Linear:
 
     def __init__(
         self,
-        capacity_records_per_s: float = 200.0,
+        capacity_records_per_s: float | None = PUBLISHED_PER_S,
         f_up: float = 0.9,
         f_down: float = 0.4,
         cooldown_s: float = 10.0,
         stale_after_s: float = 10.0,
         max_consumers: int | None = None,
+        consumer_capacity_bytes_per_s: float | None = None,
     ) -> None:
-        check_above_zero(capacity_records_per_s=capacity_records_per_s, stale_after_s=stale_after_s)
+        check_above_zero(stale_after_s=stale_after_s)
         if not 0 < f_down <= f_up <= 1:
             raise ValueError(f"0 < f_down <= f_up <= 1 is needed, not {f_down:g} and {f_up:g}")
         check_not_negative(cooldown_s=cooldown_s)
-        self._per_replica = capacity_records_per_s * f_down / f_up
+        self._replica = ReplicaCapacity(capacity_records_per_s, consumer_capacity_bytes_per_s)
+        self._share = f_down / f_up
         self._cooldown_s = cooldown_s
         self._stale_after_s = stale_after_s
         self._most = at_most(max_consumers)
@@ -32,10 +44,16 @@ class Linear:
         """Replicas for this rate: at least 1, at most one per partition and as many as allowed."""
         return max(1, min(partitions, self._most, math.ceil(records_per_s / self._per_replica - 1e-9)))
 
+    @property
+    def _per_replica(self) -> float:
+        return self._replica.per_s * self._share
+
     def decide(self, seen: Observation) -> Decision:
         hold = held(seen, self._stale_after_s)
         if hold is not None:
             return hold
+        if not self._replica.look(seen):
+            return blind(seen, UNKNOWN)
         here, total = len(seen.assignment), sum(rates(seen).values())
         count = self.wanted(total, len(seen.partitions))
         inputs = {"records_per_s": total, "wanted": float(count), "consumers": float(here)}
@@ -57,9 +75,12 @@ class RatioOnly(Linear):
 
     def __init__(
         self,
-        capacity_records_per_s: float = 200.0,
+        capacity_records_per_s: float | None = PUBLISHED_PER_S,
         cooldown_s: float = 10.0,
         stale_after_s: float = 10.0,
         max_consumers: int | None = None,
+        consumer_capacity_bytes_per_s: float | None = None,
     ) -> None:
-        super().__init__(capacity_records_per_s, 1.0, 1.0, cooldown_s, stale_after_s, max_consumers)
+        super().__init__(
+            capacity_records_per_s, 1.0, 1.0, cooldown_s, stale_after_s, max_consumers, consumer_capacity_bytes_per_s
+        )

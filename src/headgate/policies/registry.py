@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, get_args
 
 from headgate.packing.registry import build_packer, constructed, named
 from headgate.policies.protocol import Policy
@@ -13,6 +13,10 @@ GROUP = "headgate.policies"
 
 def policy_names() -> tuple[str, ...]:
     return tuple(sorted(entry.name for entry in entry_points(group=GROUP)))
+
+
+def _may_be_none(parameter: Parameter) -> bool:
+    return type(None) in get_args(parameter.annotation)
 
 
 def parameters_of(name: str) -> Mapping[str, Parameter]:
@@ -40,7 +44,7 @@ def build_policy(
 
     A policy takes of these values the ones its constructor names, and everything in `params`, which wins. `facts` are
     more of them, known to whoever asks; a policy that would rather measure one itself has None as its default and is
-    not told.
+    not told. One that is None is to be measured by those that can: their parameter's type says that it may be None.
     """
     make = named(GROUP, "policy", name)
     offered = {
@@ -56,7 +60,8 @@ def build_policy(
         "quantile": quantile,
     }
     wanted = signature(make).parameters
-    known = {key: fact for key, fact in (facts or {}).items() if key in wanted and wanted[key].default is not None}
+    asked = {key: fact for key, fact in (facts or {}).items() if key in wanted and wanted[key].default is not None}
+    known = {key: fact for key, fact in asked.items() if fact is not None or _may_be_none(wanted[key])}
     arguments = {key: value for key, value in offered.items() if key in wanted and value is not None} | known
     policy: Policy = constructed("policy", name, make, {**arguments, **(params or {})})
     return policy

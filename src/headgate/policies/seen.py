@@ -69,6 +69,14 @@ def unowned(seen: Observation) -> frozenset[TopicPartition]:
     return frozenset(seen.partitions) - seen.assignment.partitions
 
 
+def blind(seen: Observation, lacking: str) -> Decision:
+    """Without knowing what to pack by, only partitions without owner are given one: nothing is measured unread."""
+    nobody = unowned(seen)
+    if not nobody:
+        return Decision(None, f"hold: {lacking}")
+    return Decision(adopted(seen), f"{len(nobody)} partitions get an owner; otherwise hold: {lacking}", "unassigned")
+
+
 def adopted(seen: Observation) -> Assignment:
     """Everybody keeps what they have, and partitions without owner go to who has the fewest; one consumer at least."""
     owners = {c: set(seen.assignment[c] & seen.partitions.keys()) for c in seen.assignment} or {1: set()}

@@ -5,7 +5,7 @@ under it, plus the records that getting there makes late. The option that pays f
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headgate.model import Alert, Assignment, Decision, Observation, TopicPartition
 from headgate.policies.advice import advice, too_few_allowed
@@ -14,7 +14,8 @@ from headgate.policies.choosing import Choice, choose
 from headgate.policies.forecast import Forecast, Load
 from headgate.policies.lateness import LateAccount, late_by_moving
 from headgate.policies.pricing import Prices
-from headgate.policies.seen import adopted, capacity, held, unowned
+from headgate.policies.replica_capacity import UNKNOWN
+from headgate.policies.seen import blind, capacity, held, unowned
 
 EXCHANGE = 6.2
 """How many times the late records allowed in what one consumer does, that consumer is worth while nothing is owed.
@@ -93,7 +94,7 @@ class Slo:
         self._forecast.add(seen)
         mu = capacity(seen, self.capacity_records_per_s, self.consumer_capacity_bytes_per_s)
         if mu is None:
-            return self._blind(seen, "no consumer has measured its capacity yet; or set capacity_records_per_s")
+            return self._blind(seen, UNKNOWN)
         if not self._forecast.is_ready:
             return self._blind(seen, "less than two beats of arrivals are known")
         start_s = self.start_s if seen.start_s is None else seen.start_s
@@ -115,12 +116,9 @@ class Slo:
         )
 
     def _blind(self, seen: Observation, lacking: str) -> Decision:
-        """Without knowing what to pack by, only partitions without owner are given one: nothing is measured unread."""
-        nobody = unowned(seen)
-        if not nobody:
-            return Decision(None, f"hold: {lacking}")
-        chosen = self._with_spares(adopted(seen))
-        return Decision(chosen, f"{len(nobody)} partitions get an owner; otherwise hold: {lacking}", "unassigned")
+        decision = blind(seen, lacking)
+        adopted = decision.assignment
+        return decision if adopted is None else replace(decision, assignment=self._with_spares(adopted))
 
     def _prices(self, seen: Observation, load: Load, mu: float, start_s: float, pause_s: float) -> Prices:
         current = _working(seen)
