@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -29,6 +30,7 @@ from headgate.config.pipeline import Pipeline
 from headgate.controller.assembly import channel_of, controller_of
 from headgate.controller.garbage import collect_seldom
 from headgate.errors import KafkaUnavailable
+from headgate.kafka import channel
 from headgate.kafka.channel import END, Outbox, Tail
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.internal_topics import Topics, ensure_topics
@@ -220,6 +222,7 @@ def _consumers(pipeline: Pipeline) -> Iterator[Played]:
 
 
 def _play(settings: dict[str, str], name: str, most: int, wishes: "multiprocessing.Queue[tuple[int, bool]]") -> None:
+    channel.LOOK_EVERY_S = inf  # one reader for all of them, where each has its own, would ask for a hundred partitions
     topics, outbox = Topics(name), Outbox(settings)
     tail = Tail(settings, {(topics.control, n): END for n in range(1, most + 1)})
     owned: dict[int, set[TopicPartition]] = {}

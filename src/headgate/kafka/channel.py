@@ -108,11 +108,12 @@ class Received:
 
 
 BEGINNING, END = OFFSET_BEGINNING, OFFSET_END
-LOOK_EVERY_S = 10.0
+LOOK_EVERY_S = 5.0
 """How often it is asked whether a client still fetches."""
-AGAIN_S = 3.0
-"""Once it seems not to: long enough for a healthy one to have got on. Both together are shorter than a heartbeat's
-deadline, or consumers would be taken for dead that only the reader does not hear."""
+AGAIN_S = 2.0
+"""Once it seems not to: long enough for a healthy one to have got on. Both together, and a new client's start, are
+shorter than a heartbeat's deadline by default, or consumers would be taken for dead that only the reader does not
+hear."""
 _LOOK_S, _LOOKS_S = 1.0, 3.0
 """How long is waited for an answer on one partition, and on all of them."""
 _BY_TIME_S = 15.0
@@ -190,15 +191,15 @@ class Tail:
 
     def poll(self, timeout_s: float = 0.0, most: int = 1000) -> list[Received]:
         """What has arrived, at most `most`; waits up to `timeout_s` only while there is nothing."""
-        arrived = self._arrived(timeout_s, most)
+        received = self._decoded(self._arrived(timeout_s, most))
         if time.monotonic() - self._looked_s > (AGAIN_S if self._behind else LOOK_EVERY_S):
             self._look()
-        return self._decoded(arrived)
+        return received
 
     def _look(self) -> None:
         """Behind at two looks and not a record further: the client does not fetch any more. What nobody answers for is
         asked again."""
-        behind, stuck = dict(self._behind), []
+        behind, stuck = dict[tuple[str, int], int](), []
         until = time.monotonic() + _LOOKS_S
         for key in self.next:
             try:
@@ -206,26 +207,29 @@ class Tail:
                 ends = self._consumer.get_watermark_offsets(KafkaTopicPartition(*key), timeout=left_s)
             except KafkaException as error:  # brokers that do not answer have nothing to tell
                 log.debug("nobody says where %s[%d] ends: %s", *key, error)
+                behind |= {key: self._behind[key]} if key in self._behind else {}
                 continue
-            before = behind.pop(key, None)
             at = max(self._position(key), ends[0] if ends else 0)
             if ends and at < ends[1]:
                 behind[key] = at
-                stuck += [key] if at == before else []
+                stuck += [key] if at == self._behind.get(key) else []
         self._behind = behind
         if stuck:
             topic, partition = stuck[0]
             said = "nothing came from %s[%d] for %.0f s though there is more; reading on with a new client"
             log.warning(said, topic, partition, time.monotonic() - self._looked_s)
-            self._begin_anew(behind)
+            try:
+                self._begin_anew(behind)
+            except (KafkaException, RuntimeError) as error:  # no file or thread is left for it, say
+                log.warning("no new client could be made; going on with the old one: %s", error)
         self._looked_s = time.monotonic()
 
     def _begin_anew(self, behind: Mapping[tuple[str, int], int]) -> None:
         old = self._consumer
-        places = {key: behind.get(key, self._position(key)) for key in self.next}
-        self._consumer = Consumer(self._settings)
-        self._consumer.assign([KafkaTopicPartition(*key, at) for key, at in places.items()])
-        self._behind = {}
+        places = {key: max(self._position(key), behind.get(key, 0)) for key in self.next}
+        fresh = Consumer(self._settings)
+        fresh.assign([KafkaTopicPartition(*key, at) for key, at in places.items()])
+        self._consumer, self._behind = fresh, {}
         threading.Thread(target=old.close, name="closing a client", daemon=True).start()  # it may take its time
 
     def _arrived(self, timeout_s: float, most: int = 1000) -> list[Any]:
