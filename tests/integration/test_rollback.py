@@ -25,7 +25,7 @@ from headgate.lake.attempts import Attempt
 from headgate.lake.catalogs import open_catalog
 from headgate.lake.commit import TableCommitter
 from headgate.lake.ledger import LEDGER, MANAGED, decode_ledger, read_ledger, summary
-from headgate.lake.lines import is_abandoned
+from headgate.lake.lines import FORGET, is_abandoned
 from headgate.lake.maintenance import expire_snapshots
 from headgate.lake.rejects import land_rejects, promised_rejects
 from headgate.lake.rollback import held, restore_points, roll_back
@@ -235,6 +235,32 @@ def test_to_roll_back_to_where_the_table_is_refuses_what_was_read_before(tmp_pat
     shore.assert_holds(20)
 
 
+def test_a_commit_that_was_prepared_before_a_rollback_to_where_the_table_is_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a committer that was frozen meanwhile."""
+    shore = Shore(tmp_path)
+    first = shore.commit()
+    file = write_file(tmp_path / "lake/t/data/wrong.parquet", (Range(T0, 10, 20),))
+    wrong = announce(("t", 0, 10, 20), files=(file,))
+    committed, frozen = Attempt.commit_transaction, list[int]()
+
+    def commit_after_rollbacks(self: Attempt) -> Any:
+        if not frozen:
+            frozen.append(first)
+            for _ in range(2):  # somebody who says it again moves the table back
+                roll_back(shore.catalog, shore.lake, "lake.t", first)
+        return committed(self)
+
+    monkeypatch.setattr(Attempt, "commit_transaction", commit_after_rollbacks)
+    result = shore.committer.commit([wrong], {T0: 0})
+    assert [one.announcement for one in result.refused] == [wrong]
+    assert result.conflicts == 1
+    monkeypatch.undo()
+    shore.commit()
+    shore.assert_holds(20)
+
+
 def test_a_rollback_by_others_that_is_undone_while_it_is_noted_is_not_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +312,63 @@ def test_rejects_of_a_table_that_was_registered_from_older_metadata_are_not_lost
     shore.commit()
     assert read_ledger(shore.table).next == {T0: 30}
     assert shore.offsets("__rejected") == [19, 29]
+
+
+def test_rejects_of_a_snapshot_that_is_counted_twice_are_not_lost_unsaid(tmp_path: Path) -> None:
+    shore = Shore(tmp_path)
+    shore.commit()
+    shore.commit(5)
+    older = tmp_path / "older.metadata.json"
+    older.write_bytes(Path(shore.table.metadata_location.removeprefix("file://")).read_bytes())
+    shore.commit(5)
+    shore.assert_holds(20)
+    shore.catalog.drop_table("lake.t")
+    shore.catalog.register_table("lake.t", str(older))
+    for _ in range(2):
+        with pytest.raises(LakeError, match=r"lake\.t__rejected has landed more than lake\.t ever promised"):
+            shore.commit(5)
+    shore.catalog.rename_table("lake.t__rejected", "lake.older_rejected")
+    shore.commit()
+    assert read_ledger(shore.table).next == {T0: 30}
+    assert shore.offsets("__rejected") == [19, 29]
+
+
+def test_a_note_of_a_rollback_that_a_commit_of_an_older_release_left_takes_nothing_out(tmp_path: Path) -> None:
+    shore = Shore(tmp_path)
+    first, _ = shore.commit(), shore.commit()
+    roll_back(shore.catalog, shore.lake, "lake.t", first)
+    noted = shore.table.properties[FORGET]
+    shore.commit()
+    with shore.table.transaction() as transaction:  # as if that commit had not known it
+        transaction.set_properties({FORGET: noted})
+    shore.commit()
+    shore.assert_holds(30)
+    assert FORGET not in shore.table.properties
+
+
+def test_what_others_have_rolled_back_from_stays_promised_while_they_may_go_there_again(tmp_path: Path) -> None:
+    shore = Shore(tmp_path)
+    first = shore.commit()
+    of_first = promised_rejects(shore.table)
+    second = shore.commit()
+    of_second = promised_rejects(shore.table)
+    shore.table.manage_snapshots().rollback_to_snapshot(first).commit()
+    assert promised_rejects(shore.table) == [*of_first, *of_second]
+    shore.table.manage_snapshots().set_current_snapshot(second).commit()
+    assert promised_rejects(shore.table) == of_second
+
+
+def test_nothing_expires_while_a_table_is_where_it_is_not_committed_to(tmp_path: Path) -> None:
+    """The way out would go with it."""
+    shore = Shore(tmp_path, keep_snapshots=1, keep_hourly=0)
+    first, second = shore.commit(), shore.commit()
+    roll_back(shore.catalog, shore.lake, "lake.t", first)
+    shore.table.manage_snapshots().set_current_snapshot(second).commit()
+    assert expire_snapshots(shore.catalog, "lake.t", shore.lake) == 0
+    assert shore.table.refs()["headgate-ledger"].snapshot_id == first
+    roll_back(shore.catalog, shore.lake, "lake.t", first)
+    shore.commit()
+    shore.assert_holds(20)
 
 
 def test_a_committer_that_was_frozen_before_it_landed_rejects_does_not_bring_them_back(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from headgate.cli.main import app
 from headgate.config.clients import librdkafka_settings
 from headgate.controller.assembly import channel_of, controller_of
 from headgate.controller.fleets import build_fleet
+from headgate.controller.health_facts import consumers_heard_since
 from headgate.controller.machine import Controller
-from headgate.errors import Outdated
+from headgate.errors import LakeError, Outdated
 from headgate.kafka.channel import Outbox
 from headgate.kafka.codec import VERSION, encode
 from headgate.kafka.embedded import EmbeddedKafka
@@ -91,6 +92,8 @@ def test_a_new_controller_refuses_an_old_consumer_and_an_old_one_ends(
         stepped(controller, lambda: bool(channel.refused()))
         stepped(controller, lambda: bool(alerts()))
         (refused,) = alerts()
+        with pytest.raises(LakeError, match=r"consumer 3 of Headgate 9\.9 .* is at work, or was lately"):
+            consumers_heard_since(run.pipeline, run.settings, time.time() - 60)
         assert f"consumer 3 of Headgate 9.9 (messages version {VERSION - 1}) is refused: upgrade it to" in refused
         assert run.messages(run.names.control, ControllerState)[-1].epoch == controller.epoch
 
@@ -153,6 +156,14 @@ def test_a_table_that_is_gone_after_an_upgrade_is_not_made_again_until_a_person_
         committer.turn()
         assert not open_catalog(run.pipeline.lake).table_exists("lake.t")
 
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr("headgate.kafka.channel.AT_WORK_S", 60.0)
+            at_work = CliRunner().invoke(app, ["maintain", str(tmp_path / "pipeline.yaml"), "--begin-anew", "lake.t"])
+        assert at_work.exit_code != 0
+        assert (
+            f"the committer of Headgate 9.9 (messages version {VERSION - 1}) is at work"
+            in f"{at_work.output}{at_work.exception}"
+        )
         told = CliRunner().invoke(app, ["maintain", str(tmp_path / "pipeline.yaml"), "--begin-anew", "lake.t"])
         assert told.output == "lake.t: begins anew, at the earliest records\n"
         eventually(lambda: _is_made(run), "the table")

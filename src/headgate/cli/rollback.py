@@ -53,7 +53,7 @@ def rollback(
     from headgate.lake.catalogs import open_catalog
     from headgate.lake.ledger import ledger_snapshot
     from headgate.lake.rollback import held as held_by
-    from headgate.lake.rollback import restore_points, roll_back
+    from headgate.lake.rollback import repeated_by_current, restore_points, roll_back
     from headgate.lake.tables import load_table
 
     pipeline = load_pipeline(file)
@@ -77,8 +77,7 @@ def rollback(
     if to is None:
         if ledger_snapshot(found) is None:
             console.print(f"{name} has lost its ledger: nothing is committed to it until it is taken to one")
-        now = found.current_snapshot()
-        _list(console, name, points, held, None if now is None else now.snapshot_id)
+        _list(console, name, points, held, repeated_by_current(found))
         return
     point = _chosen(points, to)
     said = f"{name} to snapshot {point.snapshot_id} of {clock(point.at_ms)}: {held.again(point.ledger)}"

@@ -33,6 +33,7 @@ from headgate.kafka.topic_settings import topic_settings
 from headgate.lake.catalogs import is_unmade, open_catalog
 from headgate.lake.ledger import read_ledger
 from headgate.lake.tables import load_table
+from headgate.lake.words import check_that_nobody_older_works
 from headgate.model import TopicPartition
 from headgate.model.messages import (
     CommitRecord,
@@ -290,12 +291,13 @@ def _listen(settings: Mapping[str, Any], names: Topics) -> _Heard:
 
 
 def consumers_heard_since(pipeline: Pipeline, settings: Mapping[str, Any], since_s: float) -> list[str]:
-    """Those that have not said good-bye."""
+    """Those that have not said good-bye. LakeError if somebody of an older release is at work."""
     tail = Tail(settings, {(Topics(pipeline.name).control, 0): Last(1000)})
     try:
         heard = voices(tail.read_to_end())
     finally:
         tail.close()
+    check_that_nobody_older_works(tail.outdated)
     return [v.who for v in heard if v.who.startswith("consumer ") and v.written_ms > 1000 * since_s]
 
 

@@ -25,6 +25,7 @@ from headgate.lake.tables import create_table, load_table
 log = logging.getLogger(__name__)
 
 LANDED = "headgate.landed"
+LANDED_ID = "headgate.landed-id"
 LANDED_TAG = "headgate-landed"
 
 _MOST_ATTEMPTS = 8
@@ -36,22 +37,39 @@ class Mark:
 
     table_uuid: str
     sequence_number: int
+    snapshot_id: int | None = None
+    """None where only the number is known."""
 
     @classmethod
     def of(cls, table: Table, snapshot: Snapshot) -> "Mark":
-        return cls(str(table.metadata.table_uuid), snapshot.sequence_number or 0)
+        return cls(str(table.metadata.table_uuid), snapshot.sequence_number or 0, snapshot.snapshot_id)
 
-    def encode(self) -> str:
-        return json.dumps([self.table_uuid, self.sequence_number])
+    @classmethod
+    def in_summary(cls, snapshot: Snapshot) -> "Mark":
+        found = summary(snapshot)
+        snapshot_id = found.get(LANDED_ID)
+        table_uuid, sequence_number = json.loads(found[LANDED])
+        return cls(table_uuid, sequence_number, None if snapshot_id is None else int(snapshot_id))
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Of the second table's snapshot."""
+        named = {} if self.snapshot_id is None else {LANDED_ID: str(self.snapshot_id)}
+        return {LANDED: json.dumps([self.table_uuid, self.sequence_number]), **named}
 
     def covers(self, other: "Mark") -> bool:
         return self.table_uuid == other.table_uuid and self.sequence_number >= other.sequence_number
+
+    def is_of_another_line(self, other: "Mark") -> bool:
+        """The same number of another snapshot: the table has counted it twice."""
+        ids = {self.snapshot_id, other.snapshot_id}
+        return 0 < self.sequence_number == other.sequence_number and None not in ids and len(ids) > 1
 
 
 def landed_mark(second: Table | None) -> Mark | None:
     """Up to which snapshot of the main table everything is in this one."""
     carrier = None if second is None else newest_carrier(second, LANDED, LANDED_TAG)
-    return None if carrier is None else Mark(*json.loads(summary(carrier)[LANDED]))
+    return None if carrier is None else Mark.in_summary(carrier)
 
 
 def land(
@@ -71,10 +89,10 @@ def land(
         table = load_table(catalog, name) or create_table(catalog, lake, name, spark_schema)
         landed = landed_mark(table)
         if landed is not None and landed.covers(mark):
-            return _check_that_it_is_not_ahead(catalog, name, main, landed)
+            return _check_that_it_is_not_ahead(catalog, name, main, landed, mark)
         try:
             with Attempt(table) as transaction:
-                add(transaction, {LANDED: mark.encode()}, landed)
+                add(transaction, mark.properties, landed)
                 tag_landed(transaction)
             return
         except (CommitFailedException, CommitStateUnknownException) as error:
@@ -89,13 +107,14 @@ def tag_landed(transaction: Transaction) -> None:
         ManageSnapshots(transaction).create_tag(current.snapshot_id, LANDED_TAG).commit()
 
 
-def _check_that_it_is_not_ahead(catalog: Catalog, name: str, main: Table, landed: Mark) -> None:
+def _check_that_it_is_not_ahead(catalog: Catalog, name: str, main: Table, landed: Mark, mark: Mark) -> None:
     """A main table that was registered from older metadata counts its snapshots again: none of what they promise would
     ever land. One that only went on since it was loaded does not."""
-    if landed.sequence_number <= _last_number(main):
+    counted_twice = landed.is_of_another_line(mark)
+    if landed.sequence_number <= _last_number(main) and not counted_twice:
         return
     newest = load_table(catalog, ".".join(main.name()))
-    if newest is not None and landed.sequence_number > _last_number(newest):
+    if counted_twice or (newest is not None and landed.sequence_number > _last_number(newest)):
         raise LakeError(
             f"{name} has landed more than {'.'.join(main.name())} ever promised: that one was registered from older "
             f"metadata. Register the newest (docs/recover.md, A catalog that is lost, or new); if that is lost, rename "

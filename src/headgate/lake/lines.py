@@ -37,9 +37,11 @@ class Forgetting:
 
 
 def forgetting(table: Table) -> Forgetting | None:
-    """None if no rollback waits for it."""
-    text = table.properties.get(FORGET)
+    """None if no rollback waits for it, or somebody has committed since who does not know this."""
+    text, carrier = table.properties.get(FORGET), ledger_snapshot(table)
     if text is None:
+        return None
+    if carrier is not None and number(carrier) > max((last for _, last in _abandoned(table)), default=0):
         return None
     stored = json.loads(text)
     ranges = (Range(TopicPartition(topic, number_), start, end) for topic, number_, start, end in stored["ranges"])

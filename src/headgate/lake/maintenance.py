@@ -18,7 +18,7 @@ from headgate.lake.attempts import Attempt
 from headgate.lake.compaction import REPLACED_TAG
 from headgate.lake.landing import LANDED, LANDED_TAG
 from headgate.lake.ledger import LEDGER, LEDGER_TAG, decode_ledger, newest_carrier, summary
-from headgate.lake.lines import left_behind, without_abandoned
+from headgate.lake.lines import is_abandoned, left_behind, without_abandoned
 from headgate.lake.skips import keep_skips
 from headgate.lake.tables import load_table
 from headgate.model import Ledger
@@ -87,7 +87,7 @@ def expire_snapshots(catalog: Catalog, name: str, lake: Lake) -> int:
     """Forgets those that are `expirable`."""
     for _ in range(_MOST_EXPIRIES):
         table = load_table(catalog, name)
-        if table is None or left_behind(table):  # rolled back by others, who may think better of it before a commit
+        if table is None or left_behind(table) or is_abandoned(table):  # others may think better of it, or have to
             return 0
         expired = expirable(table, lake)
         if expired:

@@ -22,9 +22,9 @@ from headgate.config.pipeline import Lake
 from headgate.config.table import REJECTED_SUFFIX
 from headgate.errors import CommitConflict, LakeError
 from headgate.lake.attempts import Attempt
-from headgate.lake.landing import LANDED, Mark, land, landed_mark, tag_landed
+from headgate.lake.landing import Mark, land, landed_mark, tag_landed
 from headgate.lake.ledger import LEDGER, REJECTS, ledger_snapshot, number, summary
-from headgate.lake.lines import Forgetting, forgetting
+from headgate.lake.lines import Forgetting, forgetting, left_behind
 from headgate.lake.readable import unreadable_files
 from headgate.lake.tables import create_table, load_table
 from headgate.model import Range, TopicPartition
@@ -85,10 +85,10 @@ def _promised(carrier: Snapshot) -> list[str]:
 
 def promised_rejects(table: Table) -> list[str]:
     """The reject files that the newest ledger snapshot of a main table speaks of: the one in force, or that a table
-    which has lost its ledger may be taken to."""
+    which has lost its ledger may be taken to; and those that others have rolled back from and may go to again."""
     carriers = (s for s in table.snapshots() if LEDGER in summary(s))
     carrier = ledger_snapshot(table) or max(carriers, key=number, default=None)
-    return [] if carrier is None else _promised(carrier)
+    return [] if carrier is None else [path for s in (carrier, *left_behind(table)) for path in _promised(s)]
 
 
 def forget_rejects(catalog: Catalog, lake: Lake, name: str) -> int:
@@ -118,7 +118,7 @@ def _take_out(rejected: Table, pending: Forgetting, mark: Mark) -> int:
     is_marked = not mark.sequence_number or (landed is not None and landed.covers(mark))
     if not counted and is_marked:
         return 0
-    properties = {} if is_marked else {LANDED: mark.encode()}
+    properties = {} if is_marked else mark.properties
     conditions = [_condition(pending.ranges[partition]) for partition in sorted(counted)]
     with Attempt(rejected) as transaction:
         if conditions:

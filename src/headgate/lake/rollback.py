@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 
 _MOST_ATTEMPTS = 8
 
+SAME_AS = "headgate.same-as"
+"""In the summary of a snapshot that changes nothing: which one it repeats."""
+
 
 @dataclass(frozen=True, slots=True)
 class RestorePoint:
@@ -70,6 +73,12 @@ def held(table: Table) -> Ledger | None:
     return None if newest is None else decode_ledger(summary(newest)[LEDGER])
 
 
+def repeated_by_current(table: Table) -> int | None:
+    """The id of the snapshot that the table is at, also if it was rolled back to where it was."""
+    now = table.current_snapshot()
+    return None if now is None else int(summary(now).get(SAME_AS, now.snapshot_id))
+
+
 def roll_back(catalog: Catalog, lake: Lake, name: str, snapshot_id: int) -> int:
     """Returns how many rejected records will be read again. Who says it again after a kill finishes it.
 
@@ -97,5 +106,10 @@ def roll_back(catalog: Catalog, lake: Lake, name: str, snapshot_id: int) -> int:
 def _go_back(table: Table, to: Snapshot) -> None:
     with Attempt(table) as transaction:
         transaction.set_properties({ROLLED_BACK_MS: str(int(time.time() * 1000)), **leaving(table, to)})
-        manage = ManageSnapshots(transaction)
-        manage.create_tag(to.snapshot_id, LEDGER_TAG).set_current_snapshot(to.snapshot_id).commit()
+        manage = ManageSnapshots(transaction).create_tag(to.snapshot_id, LEDGER_TAG)
+        if table.current_snapshot() != to:
+            manage.set_current_snapshot(to.snapshot_id).commit()
+            return
+        manage.commit()
+        with transaction.update_snapshot({SAME_AS: str(to.snapshot_id)}).fast_append():
+            pass  # a commit that somebody has prepared on it, frozen since, is refused by this as well

@@ -1,14 +1,14 @@
 """The ledger topic: what committers said last of each table, and a person's word that one begins anew."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
 
 from headgate.config.pipeline import Pipeline
 from headgate.errors import LakeError
-from headgate.kafka.channel import BEGINNING, Outbox, Tail
+from headgate.kafka.channel import AT_WORK_S, BEGINNING, Outbox, Tail
 from headgate.kafka.internal_topics import Topics
 from headgate.lake.tables import load_table
 from headgate.model.messages import LedgerState
@@ -26,17 +26,26 @@ class LastWords:
     said: dict[str, LedgerState]
     unread: frozenset[str]
     """Tables of which another release of Headgate spoke last, in messages that this one does not read."""
+    outdated: tuple[str, ...] = ()
+    """Committers of older releases that are at work."""
 
     def existed(self, table: str) -> bool:
         """Of what cannot be read it is assumed: a table that is gone is worse made again than asked about."""
         return self.said[table].exists if table in self.said else table in self.unread
 
     def check_that_nobody_commits(self, table: str) -> None:
+        check_that_nobody_older_works(self.outdated)
         said = self.said.get(table)
         if said is not None and time.time() - said.at_ms / 1000 < SILENT_S:
             raise LakeError(
                 f"a committer is at work, or was a moment ago: stop the pipeline, wait {SILENT_S:g} s, try again"
             )
+
+
+def check_that_nobody_older_works(outdated: Collection[str]) -> None:
+    """What an older release says is not read, a farewell neither."""
+    if outdated:
+        raise LakeError(f"{next(iter(outdated))} is at work, or was lately: stop it, wait {AT_WORK_S:g} s, try again")
 
 
 def last_words(pipeline: Pipeline, settings: Mapping[str, str | int | float | bool]) -> LastWords:
@@ -48,7 +57,7 @@ def last_words(pipeline: Pipeline, settings: Mapping[str, str | int | float | bo
         tail.close()
     tables = {table.name for table in pipeline.tables}
     said = {w.table: w for w in words if isinstance(w, LedgerState) and w.table in tables}
-    return LastWords(said, frozenset(tables & tail.unread_keys[topic] - said.keys()))
+    return LastWords(said, frozenset(tables & tail.unread_keys[topic] - said.keys()), tuple(tail.outdated))
 
 
 def begin_anew(pipeline: Pipeline, settings: Mapping[str, str], catalog: Catalog, table: str) -> None:
