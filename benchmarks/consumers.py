@@ -55,6 +55,10 @@ def _commits_per_s(folder: Path, kafka: EmbeddedKafka, spark: SparkSession, cons
         began_ms = time.time() * 1000
         time.sleep(MEASURED_S)
         states = run.messages(run.names.ledger, LedgerState)
-        commits = len({s.snapshot_id for s in states if s.at_ms >= began_ms})
+        measured = [s for s in states if s.at_ms >= began_ms]
         run.stop()
+    first, last = (measured[n].following.as_dict if measured else {} for n in (0, -1))
+    if stood := [p for p in parts if not first.get(p, 0) < last.get(p, 0)]:
+        raise RuntimeError(f"{consumers} consumers did not read {stood}")
+    commits = len({s.snapshot_id for s in measured})
     return commits / MEASURED_S

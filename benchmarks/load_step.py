@@ -95,6 +95,8 @@ def _read_again_s(pipeline: Pipeline, from_s: float, until_s: float) -> float:
             if from_s <= at_s < until_s and (read.partition.partition, read.start) in produced_ms:
                 age_s = at_s - produced_ms[read.partition.partition, read.start] / 1000
                 oldest[read.partition.partition] = max(oldest.get(read.partition.partition, (0.0, 0.0)), (age_s, at_s))
+    if len(oldest) < PARTITIONS:
+        raise RuntimeError(f"of {PARTITIONS} partitions only {sorted(oldest)} were read after the step")
     return max(at_s for _, at_s in oldest.values())
 
 

@@ -11,12 +11,16 @@ from benchmarks.ratio import Ratio, of_limit
 from headgate.controller.service import Service
 from headgate.fleet.processes import MARK
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FixedSize
+from headgate.model.messages import CommitRecord
 
 PARTITIONS = 8
 BACKLOG_BYTES = 1_500_000_000
+READ_BYTES = 400_000_000
+"""At least, or what was seen is not the memory of a consumer at work."""
 WATCHED_S = 90.0
 
 
@@ -52,6 +56,9 @@ def _most_gigabytes(batch: str) -> float:
             time.sleep(0.5)
             most = max(most, sum(_resident(p) for p in psutil.process_iter() if _is_consumer(p, str(pipeline.home))))
         service.stop()
+        read = sum(c.payload_bytes for c in live.told(pipeline, Topics(pipeline.name).commits, CommitRecord))
+    if read < READ_BYTES:
+        raise RuntimeError(f"the consumer read {read / 1e6:.0f} MB only: its memory says nothing")
     return most / 1e9
 
 

@@ -100,6 +100,7 @@ def test_a_pipeline_that_is_well_passes_every_check_and_needs_no_advice() -> Non
         ("rejected", {"recent_rows": 0, "recent_rejected": 0}, "ok", "0 of 0"),
         ("hot", {"rates": ((A0, 1e6), (A1, 2.1e6))}, "fail", "a-1 at 2.1 MB/s"),
         ("hot", {"measured_capacities_bytes_per_s": (1.2e6, 2.4e6)}, "ok", "2 MB/s (measured 1.2 MB/s to 2.4 MB/s)"),
+        ("hot", {"measured_capacities_bytes_per_s": (1.2e6, 1.5e6)}, "fail", "(measured 1.2 MB/s to 1.5 MB/s): a-1"),
         ("hot", {"measured_capacities_bytes_per_s": (3e6,)}, "ok", "1.9 MB/s, one consumer 2 MB/s (measured 3 MB/s)"),
         ("parts", {"has_run": False, "voices": ()}, "warn", "never run"),
         ("parts", {"voices": EVERYBODY[:2]}, "fail", "never heard: the monitor, the controller"),

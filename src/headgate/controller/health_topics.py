@@ -159,7 +159,9 @@ def hot(kafka: KafkaFacts, now_ms: int) -> Finding:
             f"write rates were last measured {ago(age_ms)}",
             "is the monitor at work? see `parts`",
         )
-    above = [(p, rate) for p, rate in kafka.rates if rate > kafka.capacity_bytes_per_s]
+    measured = kafka.measured_capacities_bytes_per_s
+    fastest_consumer = min(kafka.capacity_bytes_per_s, max(measured, default=kafka.capacity_bytes_per_s))
+    above = [(p, rate) for p, rate in kafka.rates if rate > fastest_consumer]
     if not above:
         fastest = max(rate for _, rate in kafka.rates)
         return Finding("hot", Verdict.ok, f"fastest partition {speed(fastest)}, one consumer {_capacity(kafka)}")
