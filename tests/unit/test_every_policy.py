@@ -20,6 +20,7 @@ from headgate.policies.fixed_size import Overprovisioned
 from headgate.policies.kubernetes import Hpa
 from headgate.policies.registry import build_policy, policy_names
 from headgate.policies.replica_capacity import ReplicaCapacity
+from headgate.policies.seen import capacity
 from headgate.simulation.arrivals import burst, even
 from headgate.simulation.group import GroupSettings
 from headgate.simulation.run import RunSettings, simulate
@@ -200,6 +201,14 @@ def test_a_measured_capacity_holds_within_the_noise_of_measuring() -> None:
     for measured, believed in ((200.0, 200.0), (215.0, 200.0), (185.0, 200.0), (230.0, 230.0), (100.0, 100.0)):
         assert replica.look(replace(seen, consumers={1: ConsumerLoad(capacity_records_per_s=measured)}))
         assert replica.per_s == believed
+
+
+def test_the_first_cycles_of_a_consumer_say_nothing_of_what_one_can_do() -> None:
+    loads = {1: ConsumerLoad(capacity_records_per_s=200.0, full_cycles=9)}
+    seen = replace(observed(Assignment({1: frozenset(P)}), 0.0), consumers=loads)
+    for cycles, believed in ((1, 200.0), (2, 200.0), (3, 5.0)):
+        loads[2] = ConsumerLoad(capacity_records_per_s=5.0, full_cycles=cycles)
+        assert capacity(seen, None) == believed
 
 
 def test_hpa_does_not_average_what_is_stale() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from headgate.model import Assignment, Decision, Observation, TopicPartition
 from headgate.packing.least_loaded import Item
+from headgate.policies.believing import CYCLES
 
 
 def held(seen: Observation, stale_after_s: float) -> Decision | None:
@@ -97,12 +98,14 @@ def at_most(max_consumers: int | None) -> int:
 def capacity(seen: Observation, configured: float | None, in_bytes: float | None = None) -> float | None:
     """E-3: records per second of one replica: as configured, as the slowest one measured it, or from bytes given.
 
-    Who is known to be slow is no measure of the others, nor is what consumers take from each other (L-26).
+    Who is known to be slow is no measure of the others, nor is what consumers take from each other (L-26), nor the
+    first cycles of a life, where these are counted.
     """
     if configured is not None:
         return configured
     usual = [c for n, c in seen.consumers.items() if n not in seen.abilities.speed]
-    measured = [c.capacity_records_per_s for c in usual if c.capacity_records_per_s]
+    grown = [c for c in usual if not 0 < c.full_cycles < CYCLES]
+    measured = [c.capacity_records_per_s for c in grown if c.capacity_records_per_s]
     if measured:
         return min(measured) * seen.abilities.crowding
     records = sum(number(load.records_per_s) for load in seen.partitions.values())
