@@ -1,15 +1,19 @@
 """After a step of the load: how long until every partition is read at its rate again, with consumers as processes.
 
-For each partition that is when the age of its oldest unread record was highest: afterwards it falls. The paper's way
-from the step to the last acknowledgement, t1 + t2 + t3 + t4, took 45 to 90 s.
+From then on two things hold. No consumer has more partitions than it can read at their new rate, where a partition
+counts for whoever announced records of it last, so for a new owner from its first files on. And what cycles leave
+behind in a partition, if that is old at all, becomes no older any more. The paper's way from the step to the last
+acknowledgement, t1 + t2 + t3 + t4, took 45 to 90 s.
 """
 
 import tempfile
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from confluent_kafka.admin import AdminClient
 
 from benchmarks import live
 from benchmarks.ratio import Ratio, of_limit
@@ -20,18 +24,26 @@ from headgate.controller.service import Service
 from headgate.kafka.channel import BEGINNING, Tail
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.kafka.internal_topics import Topics
+from headgate.kafka.load_topics import prepare_topics
 from headgate.model import Announcement
 from headgate.model.messages import ConsumerState
 
 PARTITIONS = 6
 CAPACITY, PACKED = 300_000, 240_000
-BEFORE, ADDED = 200_000.0, 250_000.0
+BEFORE, ADDED = 200_000.0, 240_000.0
 """Bytes per second: one consumer is enough for the first, not for both."""
+MOST = int(CAPACITY / ((BEFORE + ADDED) / PARTITIONS))
+"""Partitions that one consumer can read after the step."""
+OLD_MS = 1000
+"""A cycle that begins takes all there is, unless there is more than the consumer can do; looking takes it a moment."""
 STEPS = 5
-CALM_S, WATCHED_S = 12.0, 40.0
+CALM_S, WATCHED_S = 15.0, 30.0
 READY_S = 120.0
 LIMITS = ((1, 5.0), (0, 15.0))
 """Warm spares, and the most seconds it may take."""
+
+Offsets = dict[tuple[int, int], int]
+"""When the record at an offset of a partition was produced, in milliseconds."""
 
 
 def run() -> list[Ratio]:
@@ -59,19 +71,26 @@ def _recovery_s(home: Path, name: str, bootstrap: str, spares: int) -> float:
         monitor="{poll_s: 500 ms, window_s: 2 s, min_span_s: 1 s}",
         lake="{commit_interval_s: 500 ms}",
     )
+    # The load begins when its consumer is ready, so that nothing is left to read from before the step.
+    prepare_topics(AdminClient({"bootstrap.servers": bootstrap}), {live.TOPIC: PARTITIONS})
     service = Service(pipeline)
-    with live.load(bootstrap, PARTITIONS, live.spread(PARTITIONS, BEFORE)):
-        time.sleep(2)
-        service.start()
-        try:
-            _wait_for_consumers(pipeline, 1 + spares)
+    service.start()
+    try:
+        _wait_for_consumers(pipeline, 1 + spares)
+        with live.load(bootstrap, PARTITIONS, live.spread(PARTITIONS, BEFORE)):
             time.sleep(CALM_S)
             with live.load(bootstrap, PARTITIONS, live.spread(PARTITIONS, ADDED)):
-                step_s = time.time()
+                step_ms = int(time.time() * 1000)
                 time.sleep(WATCHED_S)
-        finally:
-            service.stop()
-    return _read_again_s(pipeline, step_s, step_s + WATCHED_S) - step_s
+    finally:
+        service.stop()
+    told = live.told(pipeline, Topics(pipeline.name).announcements, Announcement)
+    until_ms = step_ms + 1000 * WATCHED_S
+    announced = [a for a in told if a.announced_at_ms < until_ms]
+    produced_ms = _timestamps(path for path, _ in live.committed_files(pipeline))
+    _check_that_all_are_read(announced, produced_ms, until_ms)
+    again_ms = max(spread_ms(announced, step_ms), oldest_ms(announced, produced_ms, step_ms))
+    return (again_ms - step_ms) / 1000
 
 
 def _wait_for_consumers(pipeline: Pipeline, count: int) -> None:
@@ -85,24 +104,42 @@ def _wait_for_consumers(pipeline: Pipeline, count: int) -> None:
     tail.close()
 
 
-def _read_again_s(pipeline: Pipeline, from_s: float, until_s: float) -> float:
-    """When the last partition's age was at its highest."""
-    produced_ms = _timestamps(path for path, _ in live.committed_files(pipeline))
-    oldest: dict[int, tuple[float, float]] = {}
-    for announcement in live.told(pipeline, Topics(pipeline.name).announcements, Announcement):
-        at_s = announcement.announced_at_ms / 1000
+def _check_that_all_are_read(announced: Sequence[Announcement], produced_ms: Offsets, until_ms: float) -> None:
+    ends = {r.partition.partition: r.end for a in announced for r in a.ranges}
+    late = [p for p in range(PARTITIONS) if p not in ends or produced_ms.get((p, ends[p] - 1), 0) < until_ms - 15_000]
+    if late:
+        raise RuntimeError(f"partitions {late} were not read any more {WATCHED_S:g} s after the step")
+
+
+def spread_ms(announced: Sequence[Announcement], step_ms: int) -> int:
+    """From when on no consumer has more partitions than it can read."""
+    readers: dict[int, int] = {}
+    since_ms = step_ms
+    for announcement in announced:
+        too_many = any(count > MOST for count in Counter(readers.values()).values())
+        if too_many and announcement.announced_at_ms > step_ms:
+            since_ms = announcement.announced_at_ms
+        readers |= {r.partition.partition: announcement.consumer_id for r in announcement.ranges}
+    return since_ms
+
+
+def oldest_ms(announced: Sequence[Announcement], produced_ms: Offsets, step_ms: int) -> int:
+    """When the last partition was read by the cycle that left its oldest record behind, of those that were old when
+    their cycle began."""
+    oldest: dict[int, tuple[int, int]] = {}
+    for announcement in announced:
         for read in announcement.ranges:
-            if from_s <= at_s < until_s and (read.partition.partition, read.start) in produced_ms:
-                age_s = at_s - produced_ms[read.partition.partition, read.start] / 1000
-                oldest[read.partition.partition] = max(oldest.get(read.partition.partition, (0.0, 0.0)), (age_s, at_s))
-    if len(oldest) < PARTITIONS:
-        raise RuntimeError(f"of {PARTITIONS} partitions only {sorted(oldest)} were read after the step")
-    return max(at_s for _, at_s in oldest.values())
+            partition = read.partition.partition
+            produced = produced_ms.get((partition, read.end), announcement.began_at_ms)
+            age_ms = announcement.began_at_ms - produced
+            if announcement.announced_at_ms > step_ms and age_ms > max(OLD_MS, oldest.get(partition, (0, 0))[0]):
+                oldest[partition] = (age_ms, announcement.announced_at_ms)
+    return max((at_ms for _, at_ms in oldest.values()), default=step_ms)
 
 
-def _timestamps(files: Iterable[str]) -> dict[tuple[int, int], int]:
+def _timestamps(files: Iterable[str]) -> Offsets:
     """Of every record, by partition and offset, in milliseconds."""
-    found: dict[tuple[int, int], int] = {}
+    found: Offsets = {}
     for path in files:
         rows = pq.read_table(path.removeprefix("file://"), columns=["_kafka_partition", "_offset", "_timestamp"])
         stamps = rows["_timestamp"].cast("timestamp[ms]", safe=False).cast("int64").to_pylist()

@@ -55,13 +55,20 @@ def _ratios(home: Path, bootstrap: str, spark: SparkSession) -> Iterator[Ratio]:
         rounds = []
         for number in range(ROUNDS + 1):  # the first warms the JVM up, which takes it some forty batches
             name = f"b{batch_bytes}x{number}"
-            ours = _ours(home, bootstrap, spark, name, batch_bytes)
+            ours = _ours(home, bootstrap, spark, name, batch_bytes, "auto")
             query = _streaming(home, bootstrap, spark, name, batch_bytes)
-            rounds.append((ours, query, _loop(home, bootstrap, name, batch_bytes)))
+            loop = _loop(home, bootstrap, name, batch_bytes)
+            same = _ours(home, bootstrap, spark, f"{name}c", batch_bytes, "connector")
+            rounds.append((ours, query, loop, same))
         what = f"speed of one consumer, batches of {batch_bytes / 1e6:.0f} MB of 300 B JSON"
-        for peer, place, target in ((streaming.NAME, 1, 1.2), ("confluent-kafka + pyarrow loop", 2, 0.6)):
-            pairs = [(speeds[0], speeds[place]) for speeds in rounds[1:]]
-            yield of_rounds(what, peer, pairs, "MB/s", "higher", target)
+        by_connector = f"{what}, Spark's connector"
+        for label, place, peer, peers_place, target in (
+            (what, 0, streaming.NAME, 1, 1.2),
+            (what, 0, "confluent-kafka + pyarrow loop", 2, 0.6),
+            (by_connector, 3, streaming.NAME, 1, 1.2),
+        ):
+            pairs = [(speeds[place], speeds[peers_place]) for speeds in rounds[1:]]
+            yield of_rounds(label, peer, pairs, "MB/s", "higher", target)
 
 
 def _fill(bootstrap: str, records: int) -> None:
@@ -71,10 +78,10 @@ def _fill(bootstrap: str, records: int) -> None:
     )
 
 
-def _ours(home: Path, bootstrap: str, spark: SparkSession, name: str, batch_bytes: int) -> float:
+def _ours(home: Path, bootstrap: str, spark: SparkSession, name: str, batch_bytes: int, reader: str) -> float:
     """MB per second that were committed, from the first commit after the warm-up to the last one while it still read:
     what is only announced by then does not count."""
-    pipeline = live.make_pipeline(home, name, bootstrap, consumer=f"{{batch_bytes: {batch_bytes}}}")
+    pipeline = live.make_pipeline(home, name, bootstrap, consumer=f"{{batch_bytes: {batch_bytes}, reader: {reader}}}")
     warm_up = WARM_UP_BATCHES * batch_bytes
     with one_consumer(pipeline, lambda: spark) as consumer:
         while sum(c.payload_bytes for c in consumer.cycles) < warm_up + COUNTED_BYTES and consumer.is_alive:
