@@ -20,7 +20,7 @@ from headgate.config.pipeline import Lake
 from headgate.config.pipeline import Table as TableConfig
 from headgate.errors import HeadgateError, LakeError
 from headgate.kafka.embedded import EmbeddedKafka
-from headgate.lake import maintenance, rollback
+from headgate.lake import commit, maintenance, rollback
 from headgate.lake.attempts import Attempt
 from headgate.lake.catalogs import open_catalog
 from headgate.lake.commit import TableCommitter
@@ -331,6 +331,60 @@ def test_rejects_of_a_snapshot_that_is_counted_twice_are_not_lost_unsaid(tmp_pat
     shore.commit()
     assert read_ledger(shore.table).next == {T0: 30}
     assert shore.offsets("__rejected") == [19, 29]
+
+
+def test_other_writers_do_not_make_a_table_catch_up_with_what_it_was_registered_too_old_for(tmp_path: Path) -> None:
+    shore = Shore(tmp_path)
+    shore.commit()
+    older = tmp_path / "older.metadata.json"
+    older.write_bytes(Path(shore.table.metadata_location.removeprefix("file://")).read_bytes())
+    for _ in range(2):
+        shore.commit()
+    shore.catalog.drop_table("lake.t")
+    shore.catalog.register_table("lake.t", str(older))
+    ahead = r"lake\.t__rejected has landed more than lake\.t ever promised"
+    with pytest.raises(LakeError, match=ahead):
+        shore.commit()
+    for _ in range(3):  # by compaction, say
+        with shore.table.transaction() as transaction, transaction.update_snapshot().fast_append():
+            pass
+        with pytest.raises(LakeError, match=ahead):
+            land_rejects(shore.catalog, shore.lake, shore.table)
+
+
+def test_nothing_is_rejected_twice_where_a_table_that_was_registered_too_old_has_passed_what_landed(
+    tmp_path: Path,
+) -> None:
+    shore = Shore(tmp_path)
+    shore.commit(5)
+    older = tmp_path / "older.metadata.json"
+    older.write_bytes(Path(shore.table.metadata_location.removeprefix("file://")).read_bytes())
+    shore.commit(5)
+    shore.catalog.drop_table("lake.t")
+    shore.catalog.register_table("lake.t", str(older))
+    shore.commit(4)  # counted as the one that is lost, and promises nothing
+    with pytest.raises(LakeError, match=r"lake\.t__rejected has landed more than lake\.t ever promised"):
+        shore.commit(1)
+    assert shore.offsets("__rejected") == [9]
+
+
+def test_what_a_rollback_had_noted_is_taken_out_by_the_next_one_if_an_older_release_came_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shore = Shore(tmp_path)
+    first, _, _ = (shore.commit() for _ in range(3))
+    with monkeypatch.context() as older_release:
+        older_release.setattr(rollback, "forget_rejects", lambda *_: 0)  # killed by then
+        roll_back(shore.catalog, shore.lake, "lake.t", first)
+        noted = shore.table.properties[FORGET]
+        older_release.setattr(commit, "forget_rejects", lambda *_: 0)
+        shore.commit(5)
+    with shore.table.transaction() as transaction:  # it did not know the note either
+        transaction.set_properties({FORGET: noted})
+    roll_back(shore.catalog, shore.lake, "lake.t", first)
+    for _ in range(2):
+        shore.commit()
+    shore.assert_holds(30)
 
 
 def test_a_note_of_a_rollback_that_a_commit_of_an_older_release_left_takes_nothing_out(tmp_path: Path) -> None:

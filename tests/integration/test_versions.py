@@ -78,8 +78,9 @@ def test_an_old_consumer_beside_a_new_controller_ends_and_says_why(
 
 
 def test_a_new_controller_refuses_an_old_consumer_and_an_old_one_ends(
-    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("headgate.kafka.channel.AT_WORK_S", 3600.0)  # longer than the test may take
     with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}) as run:
         fleet = build_fleet(run.pipeline, lambda: spark)
         channel = channel_of(run.pipeline)
@@ -93,7 +94,7 @@ def test_a_new_controller_refuses_an_old_consumer_and_an_old_one_ends(
         stepped(controller, lambda: bool(alerts()))
         (refused,) = alerts()
         with pytest.raises(LakeError, match=r"consumer 3 of Headgate 9\.9 .* is at work, or was lately"):
-            consumers_heard_since(run.pipeline, run.settings, time.time() - 60)
+            consumers_heard_since(run.pipeline, run.settings, time.time() - 3600)
         assert f"consumer 3 of Headgate 9.9 (messages version {VERSION - 1}) is refused: upgrade it to" in refused
         assert run.messages(run.names.control, ControllerState)[-1].epoch == controller.epoch
 
@@ -157,7 +158,7 @@ def test_a_table_that_is_gone_after_an_upgrade_is_not_made_again_until_a_person_
         assert not open_catalog(run.pipeline.lake).table_exists("lake.t")
 
         with monkeypatch.context() as meanwhile:
-            meanwhile.setattr("headgate.kafka.channel.AT_WORK_S", 60.0)
+            meanwhile.setattr("headgate.kafka.channel.AT_WORK_S", 3600.0)
             at_work = CliRunner().invoke(app, ["maintain", str(tmp_path / "pipeline.yaml"), "--begin-anew", "lake.t"])
         assert at_work.exit_code != 0
         assert (

@@ -348,5 +348,11 @@ def test_capacities_are_those_that_the_controller_told_last_of_consumers_that_me
         capacities = tuple(ConsumerCapacity(n, one, 2e6) for n, one in enumerate(measured, 1))
         return Received("control", 0, 0, ControllerState(1, 0, 0, "Sentinel", 1, capacities=capacities))
 
-    assert health_facts._measured_capacities([beat(9e6), beat(0.0, 1e6, 3e6)]) == (1e6, 3e6)
+    def state(consumer_id: int, full_cycles: int) -> Received:
+        said = ConsumerState("", consumer_id, "life", (), 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, "", full_cycles)
+        return Received("control", 0, 0, said)
+
+    heard = [beat(9e6), beat(0.0, 1e6, 3e6)]
+    assert health_facts._measured_capacities(heard) == (1e6, 3e6)
+    assert health_facts._measured_capacities([state(2, 9), state(3, 9), state(2, 2), *heard]) == (3e6,), "began anew"
     assert health_facts._measured_capacities([]) == ()

@@ -310,6 +310,14 @@ def test_the_slowest_measured_capacity_leaves_out_slow_consumers_and_what_they_t
     assert capacity(replace(seen, abilities=Abilities(2e4, {2: 0.4}, crowding=1.5)), None) == 270
 
 
+def test_what_was_measured_holds_when_those_who_measured_it_are_gone() -> None:
+    policy = Slo(consumer_capacity_bytes_per_s=2e4)
+    seen = Observation(1.0, 1.0, {P[0]: PartitionLoad(100.0, 1.0)}, owned([0]), {}, 0.0)
+    assert policy._capacity(seen) == 200
+    assert policy._capacity(replace(seen, consumers={1: ConsumerLoad(capacity_records_per_s=50.0)})) == 50
+    assert policy._capacity(replace(seen, consumers={1: ConsumerLoad()})) == 50
+
+
 def test_the_pause_of_a_move_counts_as_measured_but_for_no_less_than_configured() -> None:
     """E-29. With 2 s of pause, moves cannot keep an SLO of half a second."""
 

@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ from headgate.model.messages import (
     Measurement,
     PartitionRate,
 )
+from headgate.policies.believing import CYCLES
 
 Positions = Mapping[TopicPartition, int]
 
@@ -323,10 +324,12 @@ def voices(words: Iterable[Received]) -> tuple[Voice, ...]:
     return tuple(last[who] for who in sorted(last))
 
 
-def _measured_capacities(words: Iterable[Received]) -> tuple[float, ...]:
-    """As the controller last told them."""
+def _measured_capacities(words: Sequence[Received]) -> tuple[float, ...]:
+    """As the controller last told them, without those who only began to measure."""
     told = [w.message.capacities for w in words if isinstance(w.message, ControllerState)]
-    return tuple(one.measured_bytes_per_s for one in (told[-1] if told else ()) if one.measured_bytes_per_s > 0)
+    cycles = {w.message.consumer_id: w.message.full_cycles for w in words if isinstance(w.message, ConsumerState)}
+    known = [one for one in (told[-1] if told else ()) if one.measured_bytes_per_s > 0]
+    return tuple(one.measured_bytes_per_s for one in known if not 0 < cycles.get(one.consumer_id, 0) < CYCLES)
 
 
 def _problems(pipeline: Pipeline, words: Iterable[Received]) -> tuple[str, ...]:

@@ -220,7 +220,7 @@ class Tail:
             log.warning(said, topic, partition, time.monotonic() - self._looked_s)
             try:
                 self._begin_anew(behind)
-            except (KafkaException, RuntimeError) as error:  # no file or thread is left for it, say
+            except KafkaException as error:  # no file or thread is left for it, say
                 log.warning("no new client could be made; going on with the old one: %s", error)
         self._looked_s = time.monotonic()
 
@@ -228,9 +228,17 @@ class Tail:
         old = self._consumer
         places = {key: max(self._position(key), behind.get(key, 0)) for key in self.next}
         fresh = Consumer(self._settings)
-        fresh.assign([KafkaTopicPartition(*key, at) for key, at in places.items()])
+        try:
+            fresh.assign([KafkaTopicPartition(*key, at) for key, at in places.items()])
+        except KafkaException:
+            fresh.close()
+            raise
         self._consumer, self._behind = fresh, {}
-        threading.Thread(target=old.close, name="closing a client", daemon=True).start()  # it may take its time
+        try:  # beside what goes on: it may take its time
+            threading.Thread(target=old.close, name="closing a client", daemon=True).start()
+        except RuntimeError as error:
+            log.warning("no thread is left to close the old client in (%s); it is closed here", error)
+            old.close()
 
     def _arrived(self, timeout_s: float, most: int = 1000) -> list[Any]:
         """Asked for more than one, `consume` waits the whole time for the others."""

@@ -60,10 +60,12 @@ class Mark:
     def covers(self, other: "Mark") -> bool:
         return self.table_uuid == other.table_uuid and self.sequence_number >= other.sequence_number
 
-    def is_of_another_line(self, other: "Mark") -> bool:
-        """The same number of another snapshot: the table has counted it twice."""
-        ids = {self.snapshot_id, other.snapshot_id}
-        return 0 < self.sequence_number == other.sequence_number and None not in ids and len(ids) > 1
+    def is_of_another_line(self, table: Table) -> bool:
+        """Whether the table has counted this number again, for another snapshot."""
+        if self.snapshot_id is None or self.sequence_number == 0:
+            return False
+        same = (s for s in table.snapshots() if s.sequence_number == self.sequence_number)
+        return any(s.snapshot_id != self.snapshot_id for s in same)
 
 
 def landed_mark(second: Table | None) -> Mark | None:
@@ -88,8 +90,10 @@ def land(
     for _ in range(_MOST_ATTEMPTS):
         table = load_table(catalog, name) or create_table(catalog, lake, name, spark_schema)
         landed = landed_mark(table)
-        if landed is not None and landed.covers(mark):
-            return _check_that_it_is_not_ahead(catalog, name, main, landed, mark)
+        if landed is not None and landed.table_uuid == mark.table_uuid:
+            _check_that_it_is_not_ahead(catalog, name, main, landed)
+            if landed.covers(mark):
+                return
         try:
             with Attempt(table) as transaction:
                 add(transaction, mark.properties, landed)
@@ -107,10 +111,10 @@ def tag_landed(transaction: Transaction) -> None:
         ManageSnapshots(transaction).create_tag(current.snapshot_id, LANDED_TAG).commit()
 
 
-def _check_that_it_is_not_ahead(catalog: Catalog, name: str, main: Table, landed: Mark, mark: Mark) -> None:
-    """A main table that was registered from older metadata counts its snapshots again: none of what they promise would
-    ever land. One that only went on since it was loaded does not."""
-    counted_twice = landed.is_of_another_line(mark)
+def _check_that_it_is_not_ahead(catalog: Catalog, name: str, main: Table, landed: Mark) -> None:
+    """A main table that was registered from older metadata counts its snapshots again: what they promise would not
+    land, or land twice. One that only went on since it was loaded does not."""
+    counted_twice = landed.is_of_another_line(main)
     if landed.sequence_number <= _last_number(main) and not counted_twice:
         return
     newest = load_table(catalog, ".".join(main.name()))

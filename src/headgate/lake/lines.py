@@ -38,10 +38,15 @@ class Forgetting:
 
 def forgetting(table: Table) -> Forgetting | None:
     """None if no rollback waits for it, or somebody has committed since who does not know this."""
-    text, carrier = table.properties.get(FORGET), ledger_snapshot(table)
-    if text is None:
-        return None
+    carrier = ledger_snapshot(table)
     if carrier is not None and number(carrier) > max((last for _, last in _abandoned(table)), default=0):
+        return None
+    return _noted(table)
+
+
+def _noted(table: Table) -> Forgetting | None:
+    text = table.properties.get(FORGET)
+    if text is None:
         return None
     stored = json.loads(text)
     ranges = (Range(TopicPartition(topic, number_), start, end) for topic, number_, start, end in stored["ranges"])
@@ -79,8 +84,12 @@ def leaving(table: Table, to: Snapshot) -> dict[str, str]:
     left = _after(table, to)
     if not left:
         return {}
-    then, before = decode_ledger(summary(to)[LEDGER]), forgetting(table)
-    ranges = {} if before is None else dict(before.ranges)
+    then, before = decode_ledger(summary(to)[LEDGER]), _noted(table)
+    ranges = dict[TopicPartition, Range]()
+    for partition, noted in ({} if before is None else before.ranges).items():  # done or not: what is ahead comes again
+        start = max(noted.start, then.next.get(partition, noted.start))
+        if start < noted.end:
+            ranges[partition] = Range(partition, start, noted.end)
     for ledger in (decode_ledger(summary(s)[LEDGER]) for s in left):
         for partition, end in ledger.next.items():
             start = then.next.get(partition, ledger.origin[partition])

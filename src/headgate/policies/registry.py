@@ -59,7 +59,7 @@ def build_policy(
         "slo_s": slo_s,
         "quantile": quantile,
     }
-    wanted = signature(make).parameters
+    wanted = signature(make, eval_str=True).parameters  # annotations may be texts
     asked = {key: fact for key, fact in (facts or {}).items() if key in wanted and wanted[key].default is not None}
     known = {key: fact for key, fact in asked.items() if fact is not None or _may_be_none(wanted[key])}
     arguments = {key: value for key, value in offered.items() if key in wanted and value is not None} | known

@@ -83,6 +83,7 @@ class Slo:
             raise ValueError(f"max_consumers must be at least 1, not {self.max_consumers}")
         self._forecast = Forecast(self.beat_s)
         self._account = LateAccount(self.slo_s, self.budget_s)
+        self._measured: float | None = None
         self._waste_s = 0.0
         """For how long fewer consumers would have done."""
         self._last_s = 0.0
@@ -92,7 +93,7 @@ class Slo:
         if hold is not None:
             return hold
         self._forecast.add(seen)
-        mu = capacity(seen, self.capacity_records_per_s, self.consumer_capacity_bytes_per_s)
+        mu = self._capacity(seen)
         if mu is None:
             return self._blind(seen, UNKNOWN)
         if not self._forecast.is_ready:
@@ -114,6 +115,12 @@ class Slo:
                 *too_few_allowed(len(choice.kept.assignment), largest, len(load.partitions), choice.kept.late_per_s),
             ),
         )
+
+    def _capacity(self, seen: Observation) -> float | None:
+        """What was measured last, also when those who measured it are gone; in bytes until somebody has."""
+        measured = capacity(seen, self.capacity_records_per_s)
+        self._measured = self._measured if measured is None else measured
+        return self._measured or capacity(seen, None, self.consumer_capacity_bytes_per_s)
 
     def _blind(self, seen: Observation, lacking: str) -> Decision:
         decision = blind(seen, lacking)
