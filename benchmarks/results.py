@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 
 from benchmarks.ratio import Ratio
+from tests.revision import revision
 
 FILE = Path(__file__).parent / "results.json"
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -29,6 +30,7 @@ def save(measured: Mapping[str, Sequence[Ratio]], file: Path = FILE, page: Path 
         entries[name] = {
             "machine": f"{os.cpu_count()} cores, {psutil.virtual_memory().total / 1e9:.0f} GB",
             "measured": date.today().isoformat(),
+            "commit": revision(),
             "python": platform.python_version(),
             "ratios": [asdict(r) for r in ratios],
         }

@@ -36,6 +36,7 @@ from tests.chaos.soak_evidence import Lacking, keep, keep_small, load
 from tests.chaos.soak_report import Circumstances, evidence_beside, write
 from tests.chaos.soak_run import SoakRun
 from tests.chaos.storms import plan
+from tests.revision import revision
 
 _TURN_S = 0.1
 _MAINTAIN_EVERY_S = 60.0
@@ -136,7 +137,8 @@ def evidence(
 
 def machine() -> str:
     memory = psutil.virtual_memory().total / 2**30
-    return f"{os.cpu_count()} cores, {memory:.0f} GB of memory, {platform.system()}, Python {platform.python_version()}"
+    python = f"Python {platform.python_version()}"
+    return f"{os.cpu_count()} cores, {memory:.0f} GB of memory, {platform.system()}, {python}, commit {revision()}"
 
 
 def report(file: Path, kept: Path, otherwise: dict[str, Any] | None = None) -> bool:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -149,7 +150,8 @@ def test_files_of_different_partition_values_are_never_joined(tmp_path: Path) ->
     lake.assert_exact()
 
 
-def test_a_dry_run_changes_nothing_and_apply_does_what_it_said(tmp_path: Path) -> None:
+def test_a_dry_run_changes_nothing_and_apply_does_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.cli.maintain._LINE_EVERY_S", 0.0)
     lake = Lake(tmp_path, keep_snapshots=3)
     lake.commit(1)
     said = CliRunner().invoke(app, ["maintain", str(lake.file)])
@@ -162,7 +164,11 @@ def test_a_dry_run_changes_nothing_and_apply_does_what_it_said(tmp_path: Path) -
     assert "would expire 3 snapshots, compact 6 files" in shown
     assert "Nothing was changed; --apply does it." in shown
     said = CliRunner().invoke(app, ["maintain", str(lake.file), "--apply"])
-    assert "expired 3 snapshots, compacted 6 files" in " ".join(said.output.split())
+    assert "expired 3 snapshots, compacted 6 files" in " ".join(said.stdout.split())
+    lines = said.stderr.splitlines()
+    assert lines[:2] == [f"{NAME}: expiring snapshots", f"{NAME}: joining small files"]
+    assert lines[-1] == f"{NAME}: looking for orphan files"
+    assert re.fullmatch(rf"{re.escape(NAME)}: joined ([\d,]+) of \1 bytes", lines[-2]), "all of them in the end"
     assert len(lake.files()) == 1
     lake.assert_exact()
 

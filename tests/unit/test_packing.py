@@ -226,5 +226,5 @@ def test_packers_are_found_by_name_and_a_wrong_name_is_answered_with_the_nearest
     assert isinstance(build_packer("mwf"), ModifiedWorstFit)
     with pytest.raises(ConfigError, match=r"unknown packer 'repiar': did you mean 'repair'\? known are .*bfd"):
         build_packer("repiar")
-    with pytest.raises(ConfigError, match="packer 'bfd' does not take these parameters"):
+    with pytest.raises(ConfigError, match="packer 'bfd' has no parameter 'depth': it takes none"):
         build_packer("bfd", {"depth": 3})

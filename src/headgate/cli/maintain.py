@@ -1,6 +1,7 @@
 """`headgate maintain`: expires snapshots, compacts small files, sweeps files that no table refers to."""
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MOST_LISTED = 50
+_LINE_EVERY_S = 10.0
 _BROKER_DEADLINE_S = 15.0
 _NO_TABLES = "None of the pipeline's tables is there yet."
 
@@ -139,7 +141,10 @@ def _rehearse(console: Console, catalog: "Catalog", name: str, pipeline: "Pipeli
 def _apply(console: Console, catalog: "Catalog", name: str, pipeline: "Pipeline") -> "Upkeep":
     from headgate.lake.upkeep import maintain as maintain_table
 
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
+    if not console.is_terminal:
+        lines = _Lines(name)
+        return maintain_table(catalog, name, pipeline.lake, progress=lines.progress, begins=lines.begins)
+    with Progress(console=console, transient=True) as shown:
         bar = shown.add_task(name, total=None)
 
         def progress(done: "Compaction", planned: "Compaction") -> None:
@@ -149,6 +154,23 @@ def _apply(console: Console, catalog: "Catalog", name: str, pipeline: "Pipeline"
             shown.update(bar, description=f"{name}: {step}", completed=0, total=None)
 
         return maintain_table(catalog, name, pipeline.lake, progress=progress, begins=begins)
+
+
+class _Lines:
+    """How far upkeep is, for the log of a cron job: each step, and every so often within a long one."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._said_s = 0.0
+
+    def begins(self, step: str) -> None:
+        self._said_s = time.monotonic()
+        typer.echo(f"{self._table}: {step}", err=True)
+
+    def progress(self, done: "Compaction", planned: "Compaction") -> None:
+        if time.monotonic() - self._said_s >= _LINE_EVERY_S:
+            self._said_s = time.monotonic()
+            typer.echo(f"{self._table}: joined {done.bytes:,} of {planned.bytes:,} bytes", err=True)
 
 
 def _say(console: Console, done: "Upkeep", applied: bool) -> None:

@@ -15,7 +15,7 @@ from headgate.config.section import Section
 from headgate.config.table import PartitionField
 from headgate.config.units import BYTES, BYTES_PER_S, SECONDS, unit_of
 
-_REQUIREMENT = re.compile(r" \(L-\d[^)]*\)")
+_REQUIREMENT = re.compile(r" \([LE]-\d[^)]*\)")
 _OPENING = f"""# The pipeline file
 
 <!-- Written by headgate.config.reference from the models; change the descriptions there. -->
@@ -49,13 +49,13 @@ def reference_page() -> str:
 
 def _section(model: type[Section], place: str) -> list[str]:
     title = f"`{place}`" if place else "Top level"
-    text = [f"\n## {title}\n\n{_cell(' '.join((model.__doc__ or '').split()))}\n\n"]
+    text = [f"\n## {title}\n\n{cell(' '.join((model.__doc__ or '').split()))}\n\n"]
     text.append("| setting | takes | default | meaning |\n| --- | --- | --- | --- |\n")
     inner: list[str] = []
     for name, field in model.model_fields.items():
         key = field.alias or name
         section, many = _section_in(field.annotation)
-        text.append(f"| `{key}` | {_takes(key, field)} | {_default(key, field)} | {_cell(field.description or '')} |\n")
+        text.append(f"| `{key}` | {_takes(key, field)} | {_default(key, field)} | {cell(field.description or '')} |\n")
         if section is not None:
             inner += _section(section, f"{place}.{key}".lstrip(".") + ("[]" if many else ""))
     return text + inner
@@ -116,7 +116,7 @@ def _default(key: str, field: FieldInfo) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Without the requirements' numbers, which mean something only to those who write the code."""
     return _REQUIREMENT.sub("", text).replace("|", "\\|").replace("<", "&lt;")
 

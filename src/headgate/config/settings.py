@@ -180,7 +180,7 @@ class Policy(Section):
     )
     params: dict[str, Any] = Field(
         default={},
-        description="More parameters for the policy's constructor. Default: none. See the policy's own page.",
+        description="More parameters of the policy; docs/policy-parameters.md has them all. Default: none.",
     )
     packer_params: dict[str, Any] = Field(
         default={}, description="Parameters for the packer's constructor. Default: none."

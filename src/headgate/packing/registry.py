@@ -1,8 +1,9 @@
 """Packers by name: whatever is installed under the entry point group `headgate.packers`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from importlib.metadata import entry_points
+from inspect import Parameter, signature
 from typing import Any
 
 from headgate.errors import ConfigError
@@ -15,9 +16,9 @@ def named(group: str, kind: str, name: str) -> Any:
     """What the entry point called `name` points at; ConfigError with the nearest name if there is none."""
     found = {entry.name: entry for entry in entry_points(group=group)}
     if name not in found:
-        near = get_close_matches(name.lower(), found, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ConfigError(f"unknown {kind} {name!r}: {hint}known are {', '.join(sorted(found)) or 'none'}")
+        raise ConfigError(
+            f"unknown {kind} {name!r}: {_hint(name, found)}known are {', '.join(sorted(found)) or 'none'}"
+        )
     try:
         return found[name].load()
     except (ImportError, AttributeError) as error:
@@ -26,8 +27,18 @@ def named(group: str, kind: str, name: str) -> Any:
         ) from error
 
 
+def _hint(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}? " if near else ""
+
+
 def constructed(kind: str, name: str, make: Any, arguments: Mapping[str, Any]) -> Any:
     """`make(**arguments)`; ConfigError when the arguments are not its own."""
+    known = signature(make).parameters
+    takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in known.values())
+    for key in () if takes_any else sorted(arguments.keys() - known.keys()):
+        taken = ", ".join(known) or "none"
+        raise ConfigError(f"{kind} {name!r} has no parameter {key!r}: {_hint(key, known)}it takes {taken}")
     try:
         return make(**arguments)
     except (TypeError, ValueError) as error:
