@@ -27,6 +27,7 @@ from headgate.lake.commit import CommitResult, TableCommitter
 from headgate.lake.commit_report import show_problems, show_settled, show_start, show_waiting
 from headgate.lake.intake import Intake
 from headgate.lake.maintenance import expire_snapshots, snapshots_to_keep
+from headgate.lake.pacing import next_turn_s
 from headgate.lake.placing import Placing
 from headgate.lake.table_state import SLOW_S, TableState
 from headgate.lake.telling import Telling
@@ -36,8 +37,6 @@ from headgate.model import Announcement, TopicPartition
 
 log = logging.getLogger(__name__)
 
-_IDLE_S = 1.0
-"""Longest time between turns: heartbeats and new partitions have theirs as well."""
 _POLL_S, _CLOSELY_S = 0.1, 0.02
 """How long to wait for announcements before something else is looked at; the shorter while commits are under way."""
 _EXPIRE_EVERY = 25
@@ -78,16 +77,17 @@ class Committer:
         self._group: Mirror = mirror or GroupMirror(self._settings, pipeline.group)
         self._mirrored: dict[TopicPartition, int] = {}
         self._mirror_rests_until = 0.0
+        self._turn_s = -math.inf
+        """When the last turn began."""
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop`; then commits what is announced by then. Kafka or catalog failing is waited out."""
         for table in self._pipeline.tables:
             show_start(table.name)
-        delay_s, began_s = 0.0, time.monotonic()
+        delay_s = 0.0
         while not stop.wait(delay_s):
             try:
-                self._await_work(stop, began_s)
-                began_s = time.monotonic()
+                self._await_work(stop)
                 self.turn(_PATIENCE_S, self._pipeline.lake.commit_interval_s)
                 delay_s = 0.0
             except Outdated:
@@ -100,20 +100,16 @@ class Committer:
                 delay_s = min(10.0, max(1.0, 2 * delay_s))
         self._last_turns()
 
-    def _await_work(self, stop: threading.Event, last_turn_s: float) -> None:
-        """Until it is time for the next turn. What comes after a quiet interval need not wait for the end of the next;
-        a commit that outlasted its turn is told as soon as it ends, and the next one for that table begins."""
+    def _await_work(self, stop: threading.Event) -> None:
+        """Until it is time for the next turn. A commit that outlasted its turn is told as soon as it ends, and the next
+        one for that table begins."""
         every_s, tables = self._pipeline.lake.commit_interval_s, self._tables.values()
-        next_turn_s = last_turn_s + min(every_s, _IDLE_S)
         while self._intake.is_open and not stop.is_set():
             ended = {state.name for state in tables if state.is_done}
             self._settle_done()
             now_s = time.monotonic()
-            ready = [state for state in tables if state.pending and state.may_begin(now_s)]
-            due_s = (max(next_turn_s, state.begun_s + every_s, state.held_until) for state in ready)
-            soon_s = min(due_s, default=math.inf)
-            left_s = min(soon_s, last_turn_s + _IDLE_S) - now_s
-            if left_s <= 0 or any(state.name in ended and state.is_due(now_s, every_s) for state in ready):
+            left_s = next_turn_s(tables, now_s, every_s, self._turn_s) - now_s
+            if left_s <= 0 or any(state.name in ended and state.is_due(now_s, every_s) for state in tables):
                 return
             under_way = any(state.under_way is not None for state in tables)
             self._intake.take(min(left_s, _CLOSELY_S if under_way else _POLL_S))
@@ -140,6 +136,7 @@ class Committer:
         """Takes in announcements, commits every table that has some, publishes, mirrors. A table that fails rests for a
         while; one that takes longer than `patience_s` goes on beside the next turns. `every_s` lies between two commits
         to a table at least."""
+        self._turn_s = time.monotonic()
         self._open()
         self._settle_done()
         self._topic_ids = {**self._topic_ids, **self._placing.discover()}  # a new one: commits under way read the old
@@ -149,7 +146,7 @@ class Committer:
             self._placing.place(state, said.get(state.name))
         self._intake.open(said)
         self._intake.take()
-        self._begin(every_s)
+        self._begin(self._turn_s, every_s)
         self._settle_within(patience_s)
         self._complain_of_slow_ones()
         self._mirror()
@@ -162,8 +159,7 @@ class Committer:
         if unseen:
             self._settle_within(patience_s)
 
-    def _begin(self, every_s: float) -> None:
-        now_s = time.monotonic()
+    def _begin(self, now_s: float, every_s: float) -> None:
         due = [state for state in self._tables.values() if state.is_due(now_s, every_s)]
         # Asked after the announcements came in: what was read of a topic made anew before is then known to be.
         ids = topic_ids(self._admin, {r.partition.topic for s in due for a in s.pending for r in a.ranges}, 5)

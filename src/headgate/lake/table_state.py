@@ -128,11 +128,11 @@ class TableState:
 
     def begins(self, result: Future[CommitResult], some: Sequence[Announcement], all_before: int, now_s: float) -> None:
         """`all_before` is settled once it is done, if nothing else is pending. Tables that begin in one turn have the
-        same `now_s`, or they would get out of step."""
+        same `now_s`, that of its beginning, or they would get out of step."""
         chosen = {id(announcement) for announcement in some}
         self.pending = [announcement for announcement in self.pending if id(announcement) not in chosen]
         settled_to = self.settled_to if self.pending else all_before
-        self.under_way = UnderWay(result, tuple(some), settled_to, now_s, is_look=False)
+        self.under_way = UnderWay(result, tuple(some), settled_to, time.monotonic(), is_look=False)
         if some:
             self.begun_s = now_s
 
