@@ -8,7 +8,8 @@ import pytest
 
 from headgate.model import Assignment, ConsumerLoad, Decision, Observation, PartitionLoad, TopicPartition
 from headgate.model.capacity import CYCLES_KEPT, CYCLES_OF_MEAN, CapacityMeter, Estimate
-from headgate.policies.seen import capacity
+from headgate.policies.believing import FORGET_S
+from headgate.policies.replica_capacity import LastMeasured
 from headgate.simulation.arrivals import counted, varied
 from headgate.simulation.run import RunSettings, simulate
 
@@ -58,15 +59,35 @@ def test_a_fixed_capacity_and_an_idle_consumer_measure_nothing() -> None:
     assert metered("mean", []) is None
 
 
-def test_policies_take_the_configured_capacity_then_the_slowest_measured_then_the_one_in_bytes() -> None:
+def told(at_s: float, records_per_s: float | None, of_bytes: float = 100.0) -> Observation:
+    """Ten records a second come, of this size; one consumer says what it measured."""
     p = TopicPartition("t", 0)
-    loads = {1: ConsumerLoad(capacity_records_per_s=180.0), 2: ConsumerLoad(capacity_records_per_s=120.0)}
-    seen = Observation(0.0, 0.0, {p: PartitionLoad(1000.0, 10.0)}, Assignment({1: frozenset({p})}), loads, 0.0)
-    assert capacity(seen, 200.0) == 200
-    assert capacity(seen, None, 5000.0) == 120
-    unmeasured = Observation(0.0, 0.0, seen.partitions, seen.assignment, {1: ConsumerLoad()}, 0.0)
-    assert capacity(unmeasured, None, 5000.0) == 50  # 5,000 B/s of records of 100 bytes
-    assert capacity(unmeasured, None) is None
+    loads = {1: ConsumerLoad(capacity_records_per_s=records_per_s)}
+    return Observation(at_s, at_s, {p: PartitionLoad(10 * of_bytes, 10.0)}, Assignment({1: frozenset({p})}), loads, 0.0)
+
+
+def test_policies_take_the_configured_capacity_then_the_slowest_measured_then_the_one_in_bytes() -> None:
+    seen = told(0.0, 180.0)
+    seen = replace(seen, consumers={**seen.consumers, 2: ConsumerLoad(capacity_records_per_s=120.0)})
+    assert LastMeasured(200.0, None).look(seen) == 200
+    assert LastMeasured(None, 5000.0).look(seen) == 120
+    assert LastMeasured(None, 5000.0).look(told(0.0, None)) == 50  # 5,000 B/s of records of 100 bytes
+    assert LastMeasured(None, None).look(told(0.0, None)) is None
+
+
+def test_what_was_measured_holds_while_those_who_measured_it_are_replaced_but_not_for_good() -> None:
+    last = LastMeasured(None, 5000.0)
+    assert last.look(told(0.0, 500.0)) == 500
+    assert last.look(told(FORGET_S, None)) == 500
+    assert last.look(told(FORGET_S + 1, None)) == 50, "whoever is not busy could never show that it does more"
+
+
+def test_what_was_measured_is_bytes_and_more_records_if_they_are_smaller() -> None:
+    last = LastMeasured(None, 5000.0)
+    assert last.look(told(0.0, 20.0, of_bytes=10_000.0)) == 20  # 200 kB/s
+    assert last.look(told(1.0, None, of_bytes=1000.0)) == 200
+    nothing_comes = replace(told(2.0, None), partitions={})
+    assert last.look(nothing_comes) == 20, "of records as they were when it was measured"
 
 
 class Watching:

@@ -203,18 +203,6 @@ def test_a_measured_capacity_holds_within_the_noise_of_measuring() -> None:
         assert replica.per_s == believed
 
 
-def test_what_was_measured_holds_when_those_who_measured_it_are_gone() -> None:
-    """A consumer that is replaced must not bring the configured capacity back."""
-    replica = ReplicaCapacity(None, 20_000)
-    seen = observed(Assignment({1: frozenset(P)}), 0.0)
-    successor = replace(seen, consumers={1: ConsumerLoad()})
-    assert replica.look(successor)
-    configured = replica.per_s
-    assert replica.look(replace(seen, consumers={1: ConsumerLoad(capacity_records_per_s=10 * configured)}))
-    assert replica.look(successor)
-    assert replica.per_s == 10 * configured
-
-
 def test_the_first_cycles_of_a_consumer_say_nothing_of_what_one_can_do() -> None:
     loads = {1: ConsumerLoad(capacity_records_per_s=200.0, full_cycles=9)}
     seen = replace(observed(Assignment({1: frozenset(P)}), 0.0), consumers=loads)

@@ -1,5 +1,6 @@
 """The latency paper's policies and their baselines: decisions by hand, golden rows from the spec."""
 
+import inspect
 import math
 from typing import Any
 
@@ -12,7 +13,7 @@ from headgate.policies.fixed_size import EqualCount, LoadBalance, overprovisione
 from headgate.policies.kubernetes import Hpa, Keda
 from headgate.policies.linear import Linear, RatioOnly
 from headgate.policies.optimal import Optimal, offline
-from headgate.policies.registry import build_policy, policy_names
+from headgate.policies.registry import build_policy, may_be_none, policy_names
 from headgate.policies.slo import Slo
 from headgate.simulation.traces import w1
 
@@ -286,6 +287,16 @@ def test_every_latency_policy_is_found_by_name() -> None:
             name, "mwf", consumer_capacity_bytes_per_s=2e6, packing_capacity_bytes_per_s=1.5e6, params=params
         )
         assert hasattr(built, "decide")
+
+
+def test_a_policys_annotations_may_be_texts_whose_names_are_not_there_any_more() -> None:
+    """As of a policy of somebody else's, with `from __future__ import annotations` and names for type checkers only."""
+    empty = inspect.Parameter("x", inspect.Parameter.KEYWORD_ONLY)
+    assert may_be_none(empty.replace(annotation="Measured | None"))
+    assert may_be_none(empty.replace(annotation="Optional[Measured]"))
+    assert may_be_none(empty.replace(annotation=float | None))
+    assert not may_be_none(empty.replace(annotation="Measured"))
+    assert not may_be_none(empty.replace(annotation=float))
 
 
 def test_the_pipelines_goal_reaches_a_policy_that_asks_for_one() -> None:

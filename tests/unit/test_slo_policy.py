@@ -310,12 +310,13 @@ def test_the_slowest_measured_capacity_leaves_out_slow_consumers_and_what_they_t
     assert capacity(replace(seen, abilities=Abilities(2e4, {2: 0.4}, crowding=1.5)), None) == 270
 
 
-def test_what_was_measured_holds_when_those_who_measured_it_are_gone() -> None:
-    policy = Slo(consumer_capacity_bytes_per_s=2e4)
-    seen = Observation(1.0, 1.0, {P[0]: PartitionLoad(100.0, 1.0)}, owned([0]), {}, 0.0)
-    assert policy._capacity(seen) == 200
-    assert policy._capacity(replace(seen, consumers={1: ConsumerLoad(capacity_records_per_s=50.0)})) == 50
-    assert policy._capacity(replace(seen, consumers={1: ConsumerLoad()})) == 50
+def test_what_was_measured_sizes_the_group_when_those_who_measured_it_are_gone() -> None:
+    """One consumer did 300 records/s, not the 100 that are configured (10 kB/s of records of 100 bytes)."""
+    watched = Watched(Slo(slo_s=5.0, consumer_capacity_bytes_per_s=1e4), owned([0, 1, 2, 3, 4]))
+    assert all(watched.second([40] * 5, capacity=300.0).keeps for _ in range(20))
+    assert all(watched.second([40] * 5, capacity=None).keeps for _ in range(20))
+    unknown = Watched(Slo(slo_s=5.0, consumer_capacity_bytes_per_s=1e4), owned([0, 1, 2, 3, 4]))
+    assert not all(unknown.second([40] * 5, capacity=None).keeps for _ in range(20))
 
 
 def test_the_pause_of_a_move_counts_as_measured_but_for_no_less_than_configured() -> None:

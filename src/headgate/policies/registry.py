@@ -15,8 +15,11 @@ def policy_names() -> tuple[str, ...]:
     return tuple(sorted(entry.name for entry in entry_points(group=GROUP)))
 
 
-def _may_be_none(parameter: Parameter) -> bool:
-    return type(None) in get_args(parameter.annotation)
+def may_be_none(parameter: Parameter) -> bool:
+    said = parameter.annotation
+    if isinstance(said, str):  # as `from __future__ import annotations` leaves it; its names may not be there any more
+        return "None" in said or "Optional" in said
+    return type(None) in get_args(said)
 
 
 def parameters_of(name: str) -> Mapping[str, Parameter]:
@@ -59,9 +62,9 @@ def build_policy(
         "slo_s": slo_s,
         "quantile": quantile,
     }
-    wanted = signature(make, eval_str=True).parameters  # annotations may be texts
+    wanted = signature(make).parameters
     asked = {key: fact for key, fact in (facts or {}).items() if key in wanted and wanted[key].default is not None}
-    known = {key: fact for key, fact in asked.items() if fact is not None or _may_be_none(wanted[key])}
+    known = {key: fact for key, fact in asked.items() if fact is not None or may_be_none(wanted[key])}
     arguments = {key: value for key, value in offered.items() if key in wanted and value is not None} | known
     policy: Policy = constructed("policy", name, make, {**arguments, **(params or {})})
     return policy

@@ -1,7 +1,10 @@
 """How many records a second one replica works off: as configured, or as it is measured (E-3)."""
 
+from dataclasses import dataclass
+
 from headgate.model import Observation
-from headgate.policies.seen import capacity, check_above_zero
+from headgate.policies.believing import FORGET_S
+from headgate.policies.seen import capacity, check_above_zero, records_per_byte
 
 PUBLISHED_PER_S = 200.0
 """E-2."""
@@ -10,27 +13,55 @@ NOISE = 0.1
 UNKNOWN = "no consumer has measured its capacity yet; or set capacity_records_per_s"
 
 
-class ReplicaCapacity:
-    """For policies that size by it: groups must not grow and shrink with the noise of a measurement.
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    records_per_s: float
+    records_per_byte: float | None
+    at_s: float
 
-    Configured in records it is that; without (None), what consumers measure, and until one has what is configured in
-    bytes, of records as they come now. What was measured holds on when those who measured it are gone.
+    def of_mix(self, records_per_byte: float | None) -> float:
+        """Consumers are limited by bytes: of smaller records they do more."""
+        if records_per_byte is None or self.records_per_byte is None:
+            return self.records_per_s
+        return self.records_per_s * records_per_byte / self.records_per_byte
+
+
+class LastMeasured:
+    """What one consumer does, also while those who measured it are being replaced.
+
+    Configured in records it is that. Without (None), what consumers measure; for FORGET_S after the last of them went,
+    what they measured, of records as they come now; until and after that, what is configured in bytes.
     """
 
-    def __init__(self, records_per_s: float | None, bytes_per_s: float | None = None) -> None:
+    def __init__(self, records_per_s: float | None, bytes_per_s: float | None) -> None:
         if records_per_s is not None:
             check_above_zero(capacity_records_per_s=records_per_s)
         self._configured = records_per_s
         self._bytes_per_s = bytes_per_s
-        self._was_measured = False
+        self._last: _Measured | None = None
+
+    def look(self, seen: Observation) -> float | None:
+        """None where nothing is known."""
+        now, mix = capacity(seen, self._configured), records_per_byte(seen)
+        if now is not None:
+            self._last = _Measured(now, mix, seen.at_s)
+            return now
+        if self._last is not None and seen.at_s - self._last.at_s <= FORGET_S:
+            return self._last.of_mix(mix)
+        return self._bytes_per_s * mix if self._bytes_per_s and mix else None
+
+
+class ReplicaCapacity:
+    """For policies that size by it: groups must not grow and shrink with the noise of a measurement."""
+
+    def __init__(self, records_per_s: float | None, bytes_per_s: float | None = None) -> None:
+        self._measured = LastMeasured(records_per_s, bytes_per_s)
         self.per_s = records_per_s or 0.0
         """0 until it is known."""
 
     def look(self, seen: Observation) -> bool:
         """Whether it is known, with this observation or from earlier ones."""
-        measured = capacity(seen, self._configured)
-        self._was_measured |= measured is not None
-        now = measured if self._was_measured else capacity(seen, None, self._bytes_per_s)
+        now = self._measured.look(seen)
         if now is not None and abs(now - self.per_s) > NOISE * self.per_s:
             self.per_s = now
         return self.per_s > 0

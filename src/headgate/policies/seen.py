@@ -95,8 +95,8 @@ def at_most(max_consumers: int | None) -> int:
     return max_consumers
 
 
-def capacity(seen: Observation, configured: float | None, in_bytes: float | None = None) -> float | None:
-    """E-3: records per second of one replica: as configured, as the slowest one measured it, or from bytes given.
+def capacity(seen: Observation, configured: float | None) -> float | None:
+    """E-3: records per second of one replica: as configured, or as the slowest one measured it.
 
     Who is known to be slow is no measure of the others, nor is what consumers take from each other (L-26), nor the
     first cycles of a life, where these are counted.
@@ -106,11 +106,14 @@ def capacity(seen: Observation, configured: float | None, in_bytes: float | None
     usual = [c for n, c in seen.consumers.items() if n not in seen.abilities.speed]
     grown = [c for c in usual if not 0 < c.full_cycles < CYCLES]
     measured = [c.capacity_records_per_s for c in grown if c.capacity_records_per_s]
-    if measured:
-        return min(measured) * seen.abilities.crowding
+    return min(measured) * seen.abilities.crowding if measured else None
+
+
+def records_per_byte(seen: Observation) -> float | None:
+    """Of everything that comes now; None where nothing does, or only one of the two is measured."""
     records = sum(number(load.records_per_s) for load in seen.partitions.values())
     volume = sum(number(load.bytes_per_s) for load in seen.partitions.values())
-    return in_bytes * records / volume if in_bytes and volume > 0 and records > 0 else None
+    return records / volume if volume > 0 and records > 0 else None
 
 
 def lag_of(assignment: Assignment, packed: Mapping[TopicPartition, Item]) -> dict[int, Item]:

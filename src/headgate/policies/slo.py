@@ -14,8 +14,8 @@ from headgate.policies.choosing import Choice, choose
 from headgate.policies.forecast import Forecast, Load
 from headgate.policies.lateness import LateAccount, late_by_moving
 from headgate.policies.pricing import Prices
-from headgate.policies.replica_capacity import UNKNOWN
-from headgate.policies.seen import blind, capacity, held, unowned
+from headgate.policies.replica_capacity import UNKNOWN, LastMeasured
+from headgate.policies.seen import blind, held, unowned
 
 EXCHANGE = 6.2
 """How many times the late records allowed in what one consumer does, that consumer is worth while nothing is owed.
@@ -77,13 +77,11 @@ class Slo:
                 raise ValueError(f"{name} must not be negative, not {getattr(self, name):g}")
         if not 0 < self.quantile < 1:
             raise ValueError(f"quantile is a share between 0 and 1, such as 0.995, not {self.quantile:g}")
-        if self.capacity_records_per_s is not None and not self.capacity_records_per_s > 0:
-            raise ValueError(f"capacity_records_per_s must be above 0, not {self.capacity_records_per_s:g}")
         if self.max_consumers < 1:
             raise ValueError(f"max_consumers must be at least 1, not {self.max_consumers}")
         self._forecast = Forecast(self.beat_s)
         self._account = LateAccount(self.slo_s, self.budget_s)
-        self._measured: float | None = None
+        self._capacity = LastMeasured(self.capacity_records_per_s, self.consumer_capacity_bytes_per_s)
         self._waste_s = 0.0
         """For how long fewer consumers would have done."""
         self._last_s = 0.0
@@ -93,7 +91,7 @@ class Slo:
         if hold is not None:
             return hold
         self._forecast.add(seen)
-        mu = self._capacity(seen)
+        mu = self._capacity.look(seen)
         if mu is None:
             return self._blind(seen, UNKNOWN)
         if not self._forecast.is_ready:
@@ -115,12 +113,6 @@ class Slo:
                 *too_few_allowed(len(choice.kept.assignment), largest, len(load.partitions), choice.kept.late_per_s),
             ),
         )
-
-    def _capacity(self, seen: Observation) -> float | None:
-        """What was measured last, also when those who measured it are gone; in bytes until somebody has."""
-        measured = capacity(seen, self.capacity_records_per_s)
-        self._measured = self._measured if measured is None else measured
-        return self._measured or capacity(seen, None, self.consumer_capacity_bytes_per_s)
 
     def _blind(self, seen: Observation, lacking: str) -> Decision:
         decision = blind(seen, lacking)
