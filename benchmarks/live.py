@@ -89,14 +89,17 @@ def told(pipeline: Pipeline, topic: str, kind: type[T]) -> list[T]:
         tail.close()
 
 
-def committed_files(pipeline: Pipeline) -> list[tuple[str, int]]:
-    """Every data file with when its commit was told of, in milliseconds since the epoch; also of snapshots that have
-    expired since."""
+def committed(pipeline: Pipeline) -> list[tuple[Announcement, int]]:
+    """What was accepted, as announced, with when its commit was told of, in milliseconds since the epoch."""
     topics = Topics(pipeline.name)
     states = told(pipeline, topics.ledger, LedgerState)
-    committed = {v.announcement_id: s.at_ms for s in states for v in s.verdicts if v.accepted}
-    announced = told(pipeline, topics.announcements, Announcement)
-    return [(path, committed[a.id]) for a in announced if a.id in committed for path in a.files]
+    at_ms = {v.announcement_id: s.at_ms for s in states for v in s.verdicts if v.accepted}
+    return [(a, at_ms[a.id]) for a in told(pipeline, topics.announcements, Announcement) if a.id in at_ms]
+
+
+def committed_files(pipeline: Pipeline) -> list[tuple[str, int]]:
+    """Every data file with when its commit was told of; also of snapshots that have expired since."""
+    return [(path, at_ms) for announcement, at_ms in committed(pipeline) for path in announcement.files]
 
 
 def ages_s(files: Sequence[tuple[str, int]], first_ms: int, last_ms: int) -> npt.NDArray[np.float64]:

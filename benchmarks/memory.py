@@ -31,7 +31,7 @@ def run() -> list[Ratio]:
         what = f"most resident memory ({{}}) of a consumer process, batches of {batch}"
         results.append(of_limit(what.format("proportional set size"), "1 GB", 1.0, [by_parts], "GB"))
         added_up = what.format("resident sets of its processes added up")
-        results.append(Ratio(added_up, "1 GB", whole, 1.0, whole, whole, "GB"))
+        results.append(of_limit(added_up, "1 GB", 1.0, [whole], "GB", target=None))
     return results
 
 

@@ -104,7 +104,7 @@ def of_rounds(
 
 
 def of_limit(
-    what: str, limit_name: str, limit: float, measured: Sequence[float], unit: str = "s", target: float = 1.0
+    what: str, limit_name: str, limit: float, measured: Sequence[float], unit: str = "s", target: float | None = 1.0
 ) -> Ratio:
     """Against a fixed limit, such as an interval that must not be used up."""
     ours = statistics.median(measured)
