@@ -13,6 +13,7 @@ from rich.table import Table
 from benchmarks import results
 from benchmarks.check import Finding, findings
 from benchmarks.ratio import Ratio
+from tests.revision import revision
 
 NAMES = (
     "sustained",
@@ -44,7 +45,7 @@ def main(
     file: Path = results.FILE,
     page: Path = results.PAGE,
 ) -> int:
-    chosen = _chosen(arguments)
+    chosen, code = _chosen(arguments), revision()
     console = Console()
     before = results.load(file)
     measured: list[Ratio] = []
@@ -54,7 +55,7 @@ def main(
             ratios = measure(name)
         wrong = findings({name: ratios}, before)
         if chosen.save and (chosen.accept or not wrong):
-            results.save({name: ratios}, file, page)  # at once: the next one may take an hour, or fail
+            results.save({name: ratios}, code, file, page)  # at once: the next one may take an hour, or fail
         elif chosen.save:
             console.print(f"{name} is not kept; --accept (ACCEPT=1) keeps it as it is")
         measured += ratios

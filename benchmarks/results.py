@@ -12,7 +12,6 @@ from typing import Any
 import psutil
 
 from benchmarks.ratio import Ratio
-from tests.revision import revision
 
 FILE = Path(__file__).parent / "results.json"
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -23,14 +22,14 @@ def load(file: Path = FILE) -> dict[str, list[Ratio]]:
     return {name: [Ratio(**r) for r in entry["ratios"]] for name, entry in _read(file).items()}
 
 
-def save(measured: Mapping[str, Sequence[Ratio]], file: Path = FILE, page: Path = PAGE) -> None:
-    """Replaces what these benchmarks said before, and writes the page's table anew."""
+def save(measured: Mapping[str, Sequence[Ratio]], code: str, file: Path = FILE, page: Path = PAGE) -> None:
+    """Replaces what these benchmarks said before, and writes the page's table anew. `code` is what was measured."""
     entries = _read(file)
     for name, ratios in measured.items():
         entries[name] = {
             "machine": f"{os.cpu_count()} cores, {psutil.virtual_memory().total / 1e9:.0f} GB",
             "measured": date.today().isoformat(),
-            "commit": revision(),
+            "commit": code,
             "python": platform.python_version(),
             "ratios": [asdict(r) for r in ratios],
         }
@@ -47,7 +46,7 @@ def table(entries: Mapping[str, Any]) -> str:
         "| --- | --- | --- | ---: | --- | ---: | ---: | --- | --- |",
     ]
     for name, entry in entries.items():
-        on = ", ".join(entry[key] for key in ("measured", "machine") if key in entry)
+        on = ", ".join(entry[key] for key in ("measured", "machine", "commit") if key in entry)
         lines += [_row(name, on, Ratio(**r)) for r in entry["ratios"]]
     return "\n".join(lines) + "\n"
 

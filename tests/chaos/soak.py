@@ -138,7 +138,7 @@ def evidence(
 def machine() -> str:
     memory = psutil.virtual_memory().total / 2**30
     python = f"Python {platform.python_version()}"
-    return f"{os.cpu_count()} cores, {memory:.0f} GB of memory, {platform.system()}, {python}, commit {revision()}"
+    return f"{os.cpu_count()} cores, {memory:.0f} GB of memory, {platform.system()}, {python}"
 
 
 def report(file: Path, kept: Path, otherwise: dict[str, Any] | None = None) -> bool:
@@ -202,7 +202,7 @@ def main() -> int:
         return judge_again(options)
     seed = random.SystemRandom().randrange(1 << 30) if options.seed is None else options.seed
     minutes = 60.0 if options.minutes is None else options.minutes
-    asked = Asked()
+    code, asked = revision(), Asked()
     logging.getLogger("headgate").setLevel(logging.ERROR)  # what the readers here pass over was put there on purpose
     home = options.home or Path(tempfile.mkdtemp(prefix="headgate-soak-"))
     print(f"seed {seed}, {minutes:g} minutes, three brokers, in {home}", flush=True)
@@ -219,7 +219,7 @@ def main() -> int:
         unused = None if asked.to_stop else run.tidy_up()
         seen = evidence(run, conductor, sampler, outcome, lasted_s, unused, asked.to_stop)
     kept = home / "evidence.json"
-    keep(kept, seen, Circumstances(seed, minutes, machine(), dict(conductor.not_now)))
+    keep(kept, seen, Circumstances(seed, minutes, f"{machine()}, commit {code}", dict(conductor.not_now)))
     if not report(options.report, kept):
         print(f"everything is kept in {home}")
         return 1

@@ -42,7 +42,8 @@ _ABOUT_FAULTS = (
 _ABOUT_LATENCY = (
     "A fault window lasts from a fault's start until {allowance_s:g} s after its end; windows cover {share:.0%} of the "
     "run. A record is inside if any of its time was. From the journal of commits, which carries quantiles of each; "
-    "a committer that was killed may have taken a line with it."
+    "a committer that was killed may have taken a line with it. The neighbour's records, which are among those "
+    "acknowledged above, are not in it."
 )
 _ABOUT_GROWTH = (
     "Growth is the median over pairs of samples of the same process, in the second half, {warm_up_s:g} s after its "
