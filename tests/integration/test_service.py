@@ -148,6 +148,8 @@ def test_consumers_follow_the_load_up_and_down_and_every_record_lands_once(
     assert {"unassigned", "overload", "timeout"} <= {d.trigger for d in applied}
     grown = next(d for d in applied if d.trigger == "overload" and d.created)
     assert grown.moved > 0
+    assert grown.inputs
+    assert grown.rejected, "what else was considered"
     assert grown.rscore_packing > grown.rscore_consumer > 0
     assert min(grown.measure_s, grown.decide_s, grown.ready_s, grown.handover_s) >= 0
     assert grown.ready_s > 0
