@@ -22,7 +22,7 @@ FROM_THE_FILE = {
     "max_consumers": "`fleet.max_consumers`",
     "max_replicas": "`fleet.max_consumers`",
     "stale_after_s": "`controller.stale_after_s`",
-    "slo_s": f"`slo.latency_s` less {_WAITS}",
+    "slo_s": f"`slo.latency_s` less {_WAITS}, a tenth of it at least",
     "quantile": "`slo.quantile`",
     "beat_s": "`monitor.poll_s`, at least a second",
     "interval_s": "`monitor.poll_s`, at least a second",
@@ -62,7 +62,7 @@ MEANINGS = {
     "beat_s": "Over how many seconds arrivals are counted for the forecast.",
     "events": "Records of one second's batch that one consumer does in time.",
 }
-"""Of those that mean the same everywhere; others say it where they are defined."""
+"""Of those that mean the same everywhere, for readers of the page; others say it where they are defined."""
 _OPENING = """# Parameters of the policies
 
 <!-- Written by headgate.config.policy_reference from the policies; change the descriptions there. -->
