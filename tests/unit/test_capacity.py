@@ -9,7 +9,8 @@ import pytest
 from headgate.model import Assignment, ConsumerLoad, Decision, Observation, PartitionLoad, TopicPartition
 from headgate.model.capacity import CYCLES_KEPT, CYCLES_OF_MEAN, CapacityMeter, Estimate
 from headgate.policies.believing import FORGET_S
-from headgate.policies.replica_capacity import LastMeasured
+from headgate.policies.replica_capacity import UNKNOWN, LastMeasured
+from headgate.policies.slo import Slo
 from headgate.simulation.arrivals import counted, varied
 from headgate.simulation.run import RunSettings, simulate
 
@@ -59,11 +60,17 @@ def test_a_fixed_capacity_and_an_idle_consumer_measure_nothing() -> None:
     assert metered("mean", []) is None
 
 
-def told(at_s: float, records_per_s: float | None, of_bytes: float = 100.0) -> Observation:
+def told(
+    at_s: float, records_per_s: float | None, of_bytes: float = 100.0, bytes_per_s: float | None = None
+) -> Observation:
     """Ten records a second come, of this size; one consumer says what it measured."""
     p = TopicPartition("t", 0)
-    loads = {1: ConsumerLoad(capacity_records_per_s=records_per_s)}
+    loads = {1: ConsumerLoad(capacity_bytes_per_s=bytes_per_s, capacity_records_per_s=records_per_s)}
     return Observation(at_s, at_s, {p: PartitionLoad(10 * of_bytes, 10.0)}, Assignment({1: frozenset({p})}), loads, 0.0)
+
+
+def with_nothing_coming(seen: Observation) -> Observation:
+    return replace(seen, partitions=dict.fromkeys(seen.partitions, PartitionLoad(0.0, 0.0, 1000)))
 
 
 def test_policies_take_the_configured_capacity_then_the_slowest_measured_then_the_one_in_bytes() -> None:
@@ -82,12 +89,28 @@ def test_what_was_measured_holds_while_those_who_measured_it_are_replaced_but_no
     assert last.look(told(FORGET_S + 1, None)) == 50, "whoever is not busy could never show that it does more"
 
 
+def test_what_was_measured_holds_for_good_where_nothing_comes_that_would_tell_how_large_records_are() -> None:
+    """Consumers that work off what is left are not forgotten, or a group could not shrink when they are done."""
+    last = LastMeasured(None, 5000.0)
+    assert last.look(told(0.0, 500.0)) == 500
+    assert last.look(with_nothing_coming(told(10 * FORGET_S, None))) == 500
+    policy = Slo(slo_s=5.0, consumer_capacity_bytes_per_s=5000.0)
+    for at_s in (0.0, 1.0, 2.0, 3.0, 10 * FORGET_S):
+        came = told(at_s, 500.0 if at_s < 10 else None)
+        seen = replace(came, slot_s=1.0, partitions={p: x._replace(arrivals=(10,)) for p, x in came.partitions.items()})
+        decision = policy.decide(seen if at_s < 10 else with_nothing_coming(seen))
+    assert UNKNOWN not in decision.reason
+
+
 def test_what_was_measured_is_bytes_and_more_records_if_they_are_smaller() -> None:
     last = LastMeasured(None, 5000.0)
-    assert last.look(told(0.0, 20.0, of_bytes=10_000.0)) == 20  # 200 kB/s
+    assert last.look(told(0.0, 20.0, of_bytes=10_000.0, bytes_per_s=200_000.0)) == 20
     assert last.look(told(1.0, None, of_bytes=1000.0)) == 200
-    nothing_comes = replace(told(2.0, None), partitions={})
-    assert last.look(nothing_comes) == 20, "of records as they were when it was measured"
+    assert last.look(with_nothing_coming(told(2.0, None))) == 20, "of records as they were when it was measured"
+    # Not the mix of everything: who measured 20 reads large records where most are small.
+    mixed = told(3.0, 20.0, of_bytes=100.0, bytes_per_s=200_000.0)
+    assert last.look(mixed) == 20
+    assert last.look(told(4.0, None, of_bytes=10_000.0)) == 20
 
 
 class Watching:

@@ -19,8 +19,7 @@ from headgate.policies.binpack_lag import Algorithm1, Algorithm2
 from headgate.policies.fixed_size import Overprovisioned
 from headgate.policies.kubernetes import Hpa
 from headgate.policies.registry import build_policy, policy_names
-from headgate.policies.replica_capacity import ReplicaCapacity
-from headgate.policies.seen import capacity
+from headgate.policies.replica_capacity import LastMeasured, ReplicaCapacity
 from headgate.simulation.arrivals import burst, even
 from headgate.simulation.group import GroupSettings
 from headgate.simulation.run import RunSettings, simulate
@@ -208,7 +207,7 @@ def test_the_first_cycles_of_a_consumer_say_nothing_of_what_one_can_do() -> None
     seen = replace(observed(Assignment({1: frozenset(P)}), 0.0), consumers=loads)
     for cycles, believed in ((1, 200.0), (2, 200.0), (3, 5.0)):
         loads[2] = ConsumerLoad(capacity_records_per_s=5.0, full_cycles=cycles)
-        assert capacity(seen, None) == believed
+        assert LastMeasured(None, None).look(seen) == believed
 
 
 def test_hpa_does_not_average_what_is_stale() -> None:

@@ -11,7 +11,7 @@ from headgate.policies.advice import PERSISTS_BEATS, hot_partitions, slow_moves
 from headgate.policies.forecast import Forecast, Load
 from headgate.policies.lateness import LateAccount, late_by_moving, late_per_s
 from headgate.policies.pricing import Prices
-from headgate.policies.seen import capacity
+from headgate.policies.replica_capacity import LastMeasured
 from headgate.policies.slo import Slo
 
 P = tuple(TopicPartition("t", n) for n in range(5))
@@ -305,9 +305,10 @@ def test_the_slowest_measured_capacity_leaves_out_slow_consumers_and_what_they_t
     partitions = {P[0]: PartitionLoad(100.0, 1.0)}
     consumers = {n: ConsumerLoad(capacity_records_per_s=float(mu)) for n, mu in ((1, 200), (2, 80), (3, 180))}
     seen = Observation(1.0, 1.0, partitions, owned([0]), consumers, 0.0)
-    assert capacity(seen, None) == 80
-    assert capacity(replace(seen, abilities=Abilities(2e4, {2: 0.4})), None) == 180
-    assert capacity(replace(seen, abilities=Abilities(2e4, {2: 0.4}, crowding=1.5)), None) == 270
+    measured = LastMeasured(None, None)
+    assert measured.look(seen) == 80
+    assert measured.look(replace(seen, abilities=Abilities(2e4, {2: 0.4}))) == 180
+    assert measured.look(replace(seen, abilities=Abilities(2e4, {2: 0.4}, crowding=1.5))) == 270
 
 
 def test_what_was_measured_sizes_the_group_when_those_who_measured_it_are_gone() -> None:

@@ -59,10 +59,11 @@ class _LagPacker(ABC):
         hold = held(seen, self.stale_after_s)
         if hold is not None:
             return hold
+        is_known = self._replica.look(seen)
         if seen.at_s - self._acted_s < self.cooldown_s:
             left = self.cooldown_s - (seen.at_s - self._acted_s)
             return Decision(None, f"hold: {left:.1f} s of the cooldown are left")
-        if not self._replica.look(seen):
+        if not is_known:
             return blind(seen, UNKNOWN)
         packed = items(seen)
         g_up = self._pack(packed, self.f_up)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from headgate.model import Observation
 from headgate.policies.believing import FORGET_S
-from headgate.policies.seen import capacity, check_above_zero, records_per_byte
+from headgate.policies.seen import check_above_zero, records_per_byte, slowest_usual
 
 PUBLISHED_PER_S = 200.0
 """E-2."""
@@ -16,21 +16,22 @@ UNKNOWN = "no consumer has measured its capacity yet; or set capacity_records_pe
 @dataclass(frozen=True, slots=True)
 class _Measured:
     records_per_s: float
-    records_per_byte: float | None
+    bytes_per_s: float | None
     at_s: float
 
     def of_mix(self, records_per_byte: float | None) -> float:
-        """Consumers are limited by bytes: of smaller records they do more."""
-        if records_per_byte is None or self.records_per_byte is None:
+        """Bytes are what limits a consumer: of smaller records it does more."""
+        if records_per_byte is None or self.bytes_per_s is None:
             return self.records_per_s
-        return self.records_per_s * records_per_byte / self.records_per_byte
+        return self.bytes_per_s * records_per_byte
 
 
 class LastMeasured:
     """What one consumer does, also while those who measured it are being replaced.
 
     Configured in records it is that. Without (None), what consumers measure; for FORGET_S after the last of them went,
-    what they measured, of records as they come now; until and after that, what is configured in bytes.
+    what they measured, of records as they come now; before and after that, what is configured in bytes. Where no
+    records come that would tell how large they are, what was measured last holds on.
     """
 
     def __init__(self, records_per_s: float | None, bytes_per_s: float | None) -> None:
@@ -42,13 +43,20 @@ class LastMeasured:
 
     def look(self, seen: Observation) -> float | None:
         """None where nothing is known."""
-        now, mix = capacity(seen, self._configured), records_per_byte(seen)
-        if now is not None:
-            self._last = _Measured(now, mix, seen.at_s)
-            return now
-        if self._last is not None and seen.at_s - self._last.at_s <= FORGET_S:
+        if self._configured is not None:
+            return self._configured
+        slowest, mix = slowest_usual(seen), records_per_byte(seen)
+        crowding = seen.abilities.crowding  # what consumers take from each other is no measure of one either (L-26)
+        if slowest is not None and slowest.capacity_records_per_s:
+            in_bytes = slowest.capacity_bytes_per_s
+            records_per_s = slowest.capacity_records_per_s * crowding
+            self._last = _Measured(records_per_s, None if in_bytes is None else in_bytes * crowding, seen.at_s)
+            return records_per_s
+        if self._last is not None and abs(seen.at_s - self._last.at_s) <= FORGET_S:
             return self._last.of_mix(mix)
-        return self._bytes_per_s * mix if self._bytes_per_s and mix else None
+        if self._bytes_per_s and mix:
+            return self._bytes_per_s * mix
+        return self._last.of_mix(mix) if self._last is not None else None
 
 
 class ReplicaCapacity:

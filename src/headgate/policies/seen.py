@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Mapping
 
-from headgate.model import Assignment, Decision, Observation, TopicPartition
+from headgate.model import Assignment, ConsumerLoad, Decision, Observation, TopicPartition
 from headgate.packing.least_loaded import Item
 from headgate.policies.believing import CYCLES
 
@@ -95,18 +95,16 @@ def at_most(max_consumers: int | None) -> int:
     return max_consumers
 
 
-def capacity(seen: Observation, configured: float | None) -> float | None:
-    """E-3: records per second of one replica: as configured, or as the slowest one measured it.
+def slowest_usual(seen: Observation) -> ConsumerLoad | None:
+    """E-3: whose measured capacity in records counts for all; None where nobody measured one.
 
-    Who is known to be slow is no measure of the others, nor is what consumers take from each other (L-26), nor the
-    first cycles of a life, where these are counted.
+    Who is known to be slow is no measure of the others (L-26), nor are the first cycles of a life, where these are
+    counted.
     """
-    if configured is not None:
-        return configured
     usual = [c for n, c in seen.consumers.items() if n not in seen.abilities.speed]
     grown = [c for c in usual if not 0 < c.full_cycles < CYCLES]
-    measured = [c.capacity_records_per_s for c in grown if c.capacity_records_per_s]
-    return min(measured) * seen.abilities.crowding if measured else None
+    measured = [c for c in grown if c.capacity_records_per_s]
+    return min(measured, key=lambda c: c.capacity_records_per_s or 0.0, default=None)
 
 
 def records_per_byte(seen: Observation) -> float | None:
