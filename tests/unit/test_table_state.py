@@ -30,13 +30,13 @@ def state(*pending: Announcement, placed: bool = True, ledger: dict[TopicPartiti
 def test_announcements_are_committed_once_an_interval_and_together() -> None:
     one, other = state(announce(("t", 0, 0, 1))), state(announce(("t", 0, 0, 1)))
     for table in (one, other):
-        assert table.is_due(1000.0, 5.0)
+        assert table.due_s(5.0) <= 1000.0
         table.begins(Future(), table.pending, 7, 1000.0)
-        assert not table.is_due(2000.0, 5.0), "one at a time"
+        assert table.due_s(5.0) > 2000.0, "one at a time"
         table.ends()
         table.pending = [announce(("t", 0, 1, 2))]
-        assert not table.is_due(1004.9, 5.0)
-        assert table.is_due(1005.0, 5.0)
+        assert table.due_s(5.0) > 1004.9
+        assert table.due_s(5.0) <= 1005.0
 
 
 def test_a_heartbeat_does_not_put_off_a_commit() -> None:
@@ -47,7 +47,7 @@ def test_a_heartbeat_does_not_put_off_a_commit() -> None:
     assert table.is_heartbeat_due(1004.0)
     table.begins(Future(), (), 8, 1004.0)
     assert table.ends().settled_to == table.settled_to, "an announcement is pending still"
-    assert table.is_due(1005.0, 5.0)
+    assert table.due_s(5.0) <= 1005.0
 
 
 def test_nothing_is_told_of_a_table_before_it_is_known_where_its_partitions_begin() -> None:
@@ -55,13 +55,13 @@ def test_nothing_is_told_of_a_table_before_it_is_known_where_its_partitions_begi
     unseen = state(waiting)
     unseen.last = None
     assert unseen.may_look(1000.0)
-    assert not unseen.is_due(1000.0, 0.0)
+    assert unseen.due_s(0.0) > 1000.0
     assert not unseen.is_heartbeat_due(1000.0)
     new = state(waiting, placed=False)
-    assert not new.is_due(1000.0, 0.0)
+    assert new.due_s(0.0) > 1000.0
     assert not new.is_heartbeat_due(1000.0)
     known = state(waiting, placed=False, ledger={TopicPartition("t", 0): 0})
-    assert known.is_due(1000.0, 0.0), "its ledger knows"
+    assert known.due_s(0.0) <= 1000.0, "its ledger knows"
 
 
 def test_what_names_a_topic_that_nobody_describes_waits_with_all_that_comes_after_it() -> None:
@@ -85,7 +85,7 @@ def test_a_topic_that_keeps_announcements_waiting_for_long_is_a_problem_and_fill
 ) -> None:
     table = state(announce(("silent", 0, 0, 5)))
     assert table.hold_back({"silent": "not authorized"}) == ()
-    assert not table.is_due(time.monotonic(), 0.0), "it is not asked for at every moment"
+    assert table.due_s(0.0) > time.monotonic(), "it is not asked for at every moment"
     assert table.is_heartbeat_due(time.monotonic()), "but spoken of"
     assert not table.held_problems
     assert not table.is_stuck
@@ -102,8 +102,8 @@ def test_a_failed_commit_is_tried_again_in_the_same_order() -> None:
     table.pending.append(third)
     table.failed(table.ends())
     assert table.pending == [first, second, third]
-    assert not table.is_due(time.monotonic(), 0.0), "after a rest"
-    assert table.is_due(time.monotonic() + 60, 0.0)
+    assert table.due_s(0.0) > time.monotonic(), "after a rest"
+    assert table.due_s(0.0) <= time.monotonic() + 60
 
 
 def test_announcements_are_taken_in_again_when_their_topic_goes_back() -> None:

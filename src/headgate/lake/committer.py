@@ -27,7 +27,7 @@ from headgate.lake.commit import CommitResult, TableCommitter
 from headgate.lake.commit_report import show_problems, show_settled, show_start, show_waiting
 from headgate.lake.intake import Intake
 from headgate.lake.maintenance import expire_snapshots, snapshots_to_keep
-from headgate.lake.pacing import next_turn_s
+from headgate.lake.pacing import Pacing
 from headgate.lake.placing import Placing
 from headgate.lake.table_state import SLOW_S, TableState
 from headgate.lake.telling import Telling
@@ -72,13 +72,12 @@ class Committer:
         self._tables: dict[str, TableState] = {}
         self._intake = Intake(Topics(pipeline.name).announcements, self._settings, self._admin, self._tables)
         self._placing = Placing(pipeline, self._admin)
+        self._pacing = Pacing()
         self._earlier: LastWords | None = None
         self._topic_ids: dict[str, str] = {}
         self._group: Mirror = mirror or GroupMirror(self._settings, pipeline.group)
         self._mirrored: dict[TopicPartition, int] = {}
         self._mirror_rests_until = 0.0
-        self._turn_s = -math.inf
-        """When the last turn began."""
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop`; then commits what is announced by then. Kafka or catalog failing is waited out."""
@@ -101,15 +100,12 @@ class Committer:
         self._last_turns()
 
     def _await_work(self, stop: threading.Event) -> None:
-        """Until it is time for the next turn. A commit that outlasted its turn is told as soon as it ends, and the next
-        one for that table begins."""
+        """Until it is time for the next turn. A commit that outlasted its turn is told as soon as it ends."""
         every_s, tables = self._pipeline.lake.commit_interval_s, self._tables.values()
         while self._intake.is_open and not stop.is_set():
-            ended = {state.name for state in tables if state.is_done}
             self._settle_done()
-            now_s = time.monotonic()
-            left_s = next_turn_s(tables, now_s, every_s, self._turn_s) - now_s
-            if left_s <= 0 or any(state.name in ended and state.is_due(now_s, every_s) for state in tables):
+            left_s = self._pacing.next_turn_s(tables, every_s) - time.monotonic()
+            if left_s <= 0:
                 return
             under_way = any(state.under_way is not None for state in tables)
             self._intake.take(min(left_s, _CLOSELY_S if under_way else _POLL_S))
@@ -117,10 +113,10 @@ class Committer:
     def _last_turns(self) -> None:
         """Everything announced before the stop is committed, so that a clean stop leaves no work to repeat."""
         self._mirror_rests_until = 0.0
-        for state in self._tables.values():
-            state.rests_until = 0.0  # there is no later
         try:
             for _ in range(3):
+                for state in self._tables.values():
+                    state.rests_until = state.held_until = 0.0  # there is no later
                 self.turn(_LAST_PATIENCE_S)
                 if not any(state.waiting for state in self._tables.values()):
                     break
@@ -136,7 +132,7 @@ class Committer:
         """Takes in announcements, commits every table that has some, publishes, mirrors. A table that fails rests for a
         while; one that takes longer than `patience_s` goes on beside the next turns. `every_s` lies between two commits
         to a table at least."""
-        self._turn_s = time.monotonic()
+        self._pacing.begin_turn(time.monotonic())
         self._open()
         self._settle_done()
         self._topic_ids = {**self._topic_ids, **self._placing.discover()}  # a new one: commits under way read the old
@@ -146,7 +142,7 @@ class Committer:
             self._placing.place(state, said.get(state.name))
         self._intake.open(said)
         self._intake.take()
-        self._begin(self._turn_s, every_s)
+        self._begin(every_s)
         self._settle_within(patience_s)
         self._complain_of_slow_ones()
         self._mirror()
@@ -159,8 +155,8 @@ class Committer:
         if unseen:
             self._settle_within(patience_s)
 
-    def _begin(self, now_s: float, every_s: float) -> None:
-        due = [state for state in self._tables.values() if state.is_due(now_s, every_s)]
+    def _begin(self, every_s: float) -> None:
+        now_s, due = self._pacing.turn_s, self._pacing.due(self._tables.values(), every_s)
         # Asked after the announcements came in: what was read of a topic made anew before is then known to be.
         ids = topic_ids(self._admin, {r.partition.topic for s in due for a in s.pending for r in a.ranges}, 5)
         self._topic_ids = {**self._topic_ids, **ids.known}

@@ -41,7 +41,9 @@ class TableState:
     pending: list[Announcement] = field(default_factory=list)
     under_way: UnderWay | None = None
     begun_s: float = -math.inf
-    """When announcements were last begun to be committed."""
+    """When the turn began in which announcements were last begun to be committed."""
+    took_s: float = 0.0
+    """That commit, once it has ended."""
     commits: int = 0
     placed: bool = False
     """Whether it is settled where the partitions begin that were there at the first look."""
@@ -100,9 +102,12 @@ class TableState:
             return False
         return self.placed or bool(self.last.ledger.next)
 
-    def is_due(self, now_s: float, every_s: float) -> bool:
-        """Whether announcements may be committed, `every_s` after the last ones at the earliest."""
-        return bool(self.pending) and self.may_begin(now_s) and now_s >= max(self.begun_s + every_s, self.held_until)
+    def due_s(self, every_s: float) -> float:
+        """From when on announcements may be committed, `every_s` after the last ones at the earliest; never while there
+        are none, or something is under way."""
+        if not self.pending or not self.may_begin(math.inf):
+            return math.inf
+        return max(self.begun_s + every_s, self.held_until, self.rests_until)
 
     def is_heartbeat_due(self, now_s: float) -> bool:
         return self.may_begin(now_s) and now_s - self.published_at > HEARTBEAT_S
@@ -142,6 +147,8 @@ class TableState:
     def ends(self) -> UnderWay:
         assert self.under_way is not None
         done, self.under_way = self.under_way, None
+        if done.announcements:
+            self.took_s = time.monotonic() - done.began_s
         return done
 
     def failed(self, commit: UnderWay) -> None:
