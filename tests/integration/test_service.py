@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -27,18 +28,21 @@ from headgate.controller.drain import is_drained
 from headgate.controller.service import Service
 from headgate.controller.status import PipelineStatus, StatusReader
 from headgate.errors import ConfigError, KafkaUnavailable, SetupError
+from headgate.kafka.channel import BEGINNING, Outbox, Tail
 from headgate.kafka.embedded import EmbeddedKafka
+from headgate.kafka.internal_topics import Topics, ensure_topics
 from headgate.kafka.load import LoadGenerator
 from headgate.kafka.load_pace import NoWaiting
 from headgate.kafka.load_records import FIELDS_DDL, FixedSize
 from headgate.kafka.load_report import LoadReport
 from headgate.kafka.load_topics import prepare_topics
+from headgate.kafka.monitor import last_measurement
 from headgate.lake.catalogs import open_catalog
 from headgate.lake.ledger import read_ledger
 from headgate.lake.tables import load_table
 from headgate.lake.verify import verify_table
 from headgate.model import TopicPartition
-from headgate.model.messages import DecisionRecord
+from headgate.model.messages import DecisionRecord, Measurement, PartitionRate
 from headgate.simulation.workload_shapes import Steady, Step
 from tests.eventually import eventually
 from tests.ports import free_port
@@ -177,6 +181,40 @@ def test_a_dry_run_decides_and_touches_nothing(
         assert reader.refresh().consumers == ()
         reader.close()
     assert not (pipeline.home / "warehouse").exists()
+
+
+def test_a_dry_run_beside_its_pipeline_measures_nothing_itself_and_takes_no_port_from_it(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
+) -> None:
+    port, topics = free_port(), Topics(unique)
+    pipeline = write_pipeline(tmp_path, broker.bootstrap, unique, f"metrics_port: {port}")
+    settings, admin = librdkafka_settings(pipeline), AdminClient({"bootstrap.servers": broker.bootstrap})
+    prepare_topics(admin, {f"{unique}-a": 3}, 1)
+    ensure_topics(admin, topics, replication=1, consumers=1)
+    outbox, stop = Outbox(settings, "another monitor"), threading.Event()
+
+    def measure() -> None:
+        rates = tuple(PartitionRate(f"{unique}-a", n, 1000.0, 10.0, 0, 30.0) for n in range(3))
+        while not stop.wait(0.5):
+            outbox.send(topics.measurements, Measurement(int(1000 * time.time()), 4.0, "another monitor", rates))
+
+    measuring = threading.Thread(target=measure)
+    measuring.start()
+    taken = socket.create_server(("127.0.0.1", port))
+    try:
+        eventually(lambda: last_measurement(settings, admin, topics) is not None, "something was measured")
+        with running(pipeline, spark, dry_run=True):
+            reader = StatusReader(pipeline)
+            wait_for(reader, lambda s: any(d.outcome == "dry-run" for d in reader.decisions), "a decision")
+            reader.close()
+            assert (pipeline.home / "metrics" / "dry-run.json").exists()
+    finally:
+        stop.set()
+        measuring.join()
+        taken.close()
+    tail = Tail(settings, {(topics.measurements, 0): BEGINNING})
+    assert {r.message.source for r in tail.read_to_end()} == {"another monitor"}
+    tail.close()
 
 
 def json_lines(said: str) -> list[dict[str, Any]]:

@@ -33,6 +33,8 @@ MINUTE_MS = 60_000
 
 def asked(run: PipelineRun, command: str, *more: str) -> Any:
     result = CliRunner().invoke(app, [command, str(run.folder / "pipeline.yaml"), "--output", "json", *more])
+    assert result.stdout, repr(result.exception)
+    assert result.exit_code == (1 if command == "doctor" else 0)
     return json.loads(result.stdout)
 
 
@@ -42,14 +44,12 @@ def committed(at_ms: int, rows: int, rejected: int, latency_ms: tuple[int, ...] 
 
 
 def decided(at_ms: int, **fields: Any) -> DecisionRecord:
-    told = (at_ms, 1, 1, "overload", "consumer 1 has too much", "applied", 1, 2, 1, 0.5, 0.4)
+    told = (at_ms, 1, 1, "overload", "consumer 1 has too much", fields.pop("outcome", "applied"), 1, 2, 1, 0.5, 0.4)
     rest = {"created": (2,), "deleted": (), "alerts": (), "rejected": (), **fields}
     return DecisionRecord(*told, assignment=(ConsumerPartitions(1, ()),), **rest)
 
 
-def test_every_check_that_can_fail_does_so_for_what_brokers_and_lake_say(
-    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_checks_fail_for_what_brokers_and_lake_say(broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path) -> None:
     sections: dict[str, Any] = {
         "lake": {"keep_snapshots": 1, "keep_hourly": 0},
         "policy": {"consumer_capacity_bytes_per_s": "100 kB/s", "packing_capacity_bytes_per_s": "80 kB/s"},
@@ -57,7 +57,7 @@ def test_every_check_that_can_fail_does_so_for_what_brokers_and_lake_say(
     with PipelineRun(tmp_path, broker, spark, [{"name": "lake.t"}], {"a": 1}, **sections) as run:
         run.create("old", 1, **{"cleanup.policy": "compact,delete", "retention.ms": "60000"})
         run.pipeline = run.load([{"name": "lake.t"}], topics=[run.topic("a"), run.topic("old")], **sections)
-        topic, now_ms = run.topic("a"), int(time.time() * 1000)
+        topic = run.topic("a")
         partition = TopicPartition(topic, 0)
         run.produce("a", [b"x"] * 100)
 
@@ -74,6 +74,7 @@ def test_every_check_that_can_fail_does_so_for_what_brokers_and_lake_say(
         gone = KafkaTopicPartition(topic, 0, 80)
         next(iter(run.admin.delete_records([gone]).values())).result(30)
 
+        now_ms = int(time.time() * 1000)
         fast = PartitionRate(topic, 0, 250_000.0, 1000.0, 100, 30.0)
         run.outbox.send(run.names.measurements, Measurement(now_ms, 30.0, "monitor", (fast,)))
         run.outbox.send(run.names.control, ControllerState(1, now_ms - MINUTE_MS, now_ms - MINUTE_MS, "sentinel", 1))
@@ -81,6 +82,7 @@ def test_every_check_that_can_fail_does_so_for_what_brokers_and_lake_say(
         run.outbox.send(run.names.ledger, problem, key="lake.t")
         run.outbox.send(run.names.commits, committed(now_ms, 900, 100))
         run.outbox.send(run.names.decisions, decided(now_ms, alerts=("no consumer came up",)))
+        run.outbox.send(run.names.decisions, decided(now_ms, alerts=("of a rehearsal",), outcome="dry-run"))
         run.outbox.flush()
 
         checks = {c["check"]: c for c in asked(run, "doctor")["checks"]}

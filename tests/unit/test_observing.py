@@ -79,6 +79,17 @@ def test_what_came_over_a_missed_measurement_is_spread_over_the_slots_that_passe
     assert slots.take() == {A: (4, 4, 3)}
 
 
+def test_what_comes_is_counted_once_where_two_monitors_are_at_work() -> None:
+    slots = ArrivalSlots(1.0)
+    for second in range(5):
+        slots.add(measured(second, 10 * second))
+        slots.add(measured(second + 0.4, 10 * second + 4))
+    assert slots.take() == {A: (10,) * 4}
+    slots.add(measured(4.4, 44, 7))  # of a partition that came with the other's
+    slots.add(measured(5.0, 50, 9))
+    assert slots.take() == {A: (10,), B: (2,)}
+
+
 def test_a_topic_made_anew_and_a_new_partition_count_from_where_they_are() -> None:
     slots = ArrivalSlots(1.0)
     slots.add(measured(10.0, 500))

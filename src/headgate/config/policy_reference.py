@@ -32,7 +32,8 @@ FROM_THE_FILE = {
 """What a pipeline hands over itself; a value in `policy.params` wins."""
 MEANINGS = {
     "packer": "Who owns what once it is decided to act.",
-    "consumer_capacity_bytes_per_s": "What one consumer can do; for sizes in records, until somebody has measured it.",
+    "consumer_capacity_bytes_per_s": "What one consumer can do, in bytes. To `sentinel` more than that on one is "
+    "overload; where sizes are in records it counts while nobody has measured, or not for five minutes.",
     "packing_capacity_bytes_per_s": "How full a consumer is packed.",
     "max_sentinel_s": "Seconds without a trigger after which the packing is looked at anyway.",
     "timeout_policy": "What such a look may change: anything, or only if consumers are saved.",

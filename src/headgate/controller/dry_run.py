@@ -4,15 +4,13 @@ import threading
 
 from headgate.controller.journal import Journal, Timings
 from headgate.controller.observing import Measurements, load_of, observe
-from headgate.controller.ports import Channel, Clock
+from headgate.controller.ports import DRY_RUN, Channel, Clock
 from headgate.controller.reassign import Change
 from headgate.controller.settings import Settings
 from headgate.model import Assignment, TopicPartition
 from headgate.model.messages import ConsumerState
 from headgate.policies import Policy
 from headgate.policies.believing import Believing
-
-OUTCOME = "dry-run"
 
 
 class DryRun:
@@ -66,7 +64,7 @@ class DryRun:
             abilities,
         )
         decision = self._policy.decide(seen)
-        self._journal.alert(decision.alerts, self.assignment, OUTCOME)
+        self._journal.alert(decision.alerts, self.assignment, DRY_RUN)
         if decision.keeps:
             if decision.trigger:
                 self._watching_since_s = now
@@ -75,7 +73,7 @@ class DryRun:
         change = Change(seen, decision, self.assignment, following, measurement.window_s, now)
         if not change.plan.is_empty:
             timings = Timings(seen.age_s + measurement.window_s, self._clock.now_s() - now)
-            self._journal.decided(change, OUTCOME, timings, change.plan.create, change.plan.delete)
+            self._journal.decided(change, DRY_RUN, timings, change.plan.create, change.plan.delete)
         self.assignment, self._watching_since_s = following, now
 
 

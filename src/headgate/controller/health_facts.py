@@ -25,6 +25,7 @@ from headgate.controller.health_values import (
     TopicFacts,
     Voice,
 )
+from headgate.controller.ports import DRY_RUN
 from headgate.errors import HeadgateError, KafkaUnavailable, LakeError, Outdated
 from headgate.kafka.channel import BEGINNING, Last, Received, Tail
 from headgate.kafka.internal_topics import Topics
@@ -340,5 +341,5 @@ def _problems(pipeline: Pipeline, words: Iterable[Received]) -> tuple[str, ...]:
 
 def _alerts(words: Iterable[Received], now_ms: float) -> tuple[str, ...]:
     said = [w.message for w in words if isinstance(w.message, DecisionRecord) and now_ms - w.message.at_ms < _HOUR_MS]
-    newest_first = sorted(said, key=lambda d: -d.at_ms)
+    newest_first = sorted((d for d in said if d.outcome != DRY_RUN), key=lambda d: -d.at_ms)
     return tuple(dict.fromkeys(alert for decision in newest_first for alert in decision.alerts))

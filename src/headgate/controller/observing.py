@@ -31,8 +31,9 @@ class ArrivalSlots:
     """Records per slot and partition, from the end offsets of successive measurements.
 
     A slot is the time between two measurements. If one is late or missing, what arrived is spread over as many slots
-    as passed. An end offset that falls belongs to a topic made anew: counting begins again there. So it does for a
-    partition that was missing from a measurement.
+    as passed; if one comes too early, as where two monitors are at work, what arrived counts with the next. An end
+    offset that falls belongs to a topic made anew: counting begins again there. So it does for a partition that was
+    missing from a measurement.
     """
 
     def __init__(self, slot_s: float) -> None:
@@ -49,7 +50,9 @@ class ArrivalSlots:
         at_s = measurement.at_ms / 1000
         ends = np.array(measurement.columns.column("end_offset"), np.int64)
         self._arrange(measurement.partitions, ends)
-        passed = 0 if self._at_s is None else max(1, round((at_s - self._at_s) / self.slot_s))
+        passed = 0 if self._at_s is None else round((at_s - self._at_s) / self.slot_s)
+        if self._at_s is not None and passed == 0:
+            return
         if passed > _SLOTS_KEPT:  # too long ago to say when within it anything came
             self._slots.clear()
             passed = 0

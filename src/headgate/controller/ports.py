@@ -23,6 +23,7 @@ Ledgers = Mapping[str, Mapping[TopicPartition, int]]
 """Per table and partition, the next offset the lake does not hold yet."""
 
 APPLIED = "applied"
+DRY_RUN = "dry-run"
 STARTED = "started"
 """Outcome of the record a controller opens its journal with; it tells older controllers of the pipeline to end."""
 

@@ -15,12 +15,12 @@ from headgate.config.pipeline import Pipeline
 from headgate.consumer.spark import local_folders, start_session, what_is_gone
 from headgate.controller.assembly import channel_of, controller_of, dry_run_of
 from headgate.controller.fleets import build_fleet
-from headgate.errors import ConfigError, ConsumerError, HeadgateError, KafkaUnavailable, Superseded
+from headgate.errors import ConfigError, ConsumerError, HeadgateError, KafkaUnavailable, SetupError, Superseded
 from headgate.fleet import Fleet
 from headgate.home_folder import using
 from headgate.kafka.build_info import show_build
 from headgate.kafka.internal_topics import Topics, ensure_topics
-from headgate.kafka.monitor import build_monitor
+from headgate.kafka.monitor import build_monitor, last_measurement
 from headgate.lake.committer import Committer
 from headgate.lake.turns import Turns
 from headgate.lake.upkeep import Maintainer
@@ -120,20 +120,17 @@ class Service:
             show_build()
             part = "run" if self._roles == ROLES else "-".join(sorted(self._roles))
             part = "dry-run" if self._dry_run else part  # nobody misses its controller
-            self._endpoint = serve(
-                self._pipeline.metrics_port,
-                self._pipeline.metrics_address,
-                self._pipeline.home,
-                self._pipeline.name,
-                part,
-            )
+            self._endpoint = self._serve(self._pipeline.metrics_port, part)
         if "committer" in self._roles and not self._dry_run:
             turns = Turns()
             self._launch("committer", lambda stop: Committer(self._pipeline, self._settings, turns=turns).run(stop))
             if self._pipeline.lake.maintain_every_s is not None:
                 self._launch("maintainer", Maintainer(self._pipeline, turns).run)
         if "monitor" in self._roles:
-            self._launch("monitor", lambda stop: build_monitor(self._pipeline, self._settings).run(stop))
+            if self._dry_run and self._is_measured():
+                log.info("the pipeline's own monitor is at work; the dry run goes by what it measures")
+            else:
+                self._launch("monitor", lambda stop: build_monitor(self._pipeline, self._settings).run(stop))
         if "controller" in self._roles:
             if self._dry_run:
                 self._launch(
@@ -142,6 +139,22 @@ class Service:
             else:
                 self._fleet = build_fleet(self._pipeline, self._session)
                 self._launch("controller", self._control)
+
+    def _serve(self, port: int, part: str) -> Endpoint:
+        """A dry run beside its pipeline takes any port that is free."""
+        pipeline = self._pipeline
+        try:
+            return serve(port, pipeline.metrics_address, pipeline.home, pipeline.name, part)
+        except SetupError:
+            if not self._dry_run:
+                raise
+        return serve(0, pipeline.metrics_address, pipeline.home, pipeline.name, part)
+
+    def _is_measured(self) -> bool:
+        """Whether the pipeline's own monitor is at work: with a dry run's beside it all would be measured twice."""
+        admin, topics = AdminClient(dict(self._settings)), Topics(self._pipeline.name)
+        last = last_measurement(self._settings, admin, topics)
+        return last is not None and time.time() - last.at_ms / 1000 <= self._pipeline.controller.stale_after_s
 
     def _control(self, stop: threading.Event) -> None:
         assert self._fleet is not None

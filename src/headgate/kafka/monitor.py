@@ -159,18 +159,23 @@ def last_rates(
     settings: Mapping[str, Any], admin: AdminClient, topics: Topics, now_s: float
 ) -> dict[TopicPartition, Rate]:
     """What the previous monitor published last, unless that is too long ago to mean anything."""
+    last = last_measurement(settings, admin, topics)
+    if last is None or now_s - last.at_ms / 1000 > HOLD_S:
+        return {}
+    return {
+        TopicPartition(r.topic, r.partition): Rate(r.bytes_per_s, r.records_per_s, r.end_offset, r.span_s)
+        for r in last.rates
+    }
+
+
+def last_measurement(settings: Mapping[str, Any], admin: AdminClient, topics: Topics) -> Measurement | None:
     at = TopicPartition(topics.measurements, 0)
     tail = Tail(settings, {(at.topic, at.partition): offset_of_newest(admin, at, 1)})
     try:
         found = [r.message for r in tail.read_to_end(ANSWER_S) if isinstance(r.message, Measurement)]
     finally:
         tail.close()
-    if not found or now_s - found[-1].at_ms / 1000 > HOLD_S:
-        return {}
-    return {
-        TopicPartition(r.topic, r.partition): Rate(r.bytes_per_s, r.records_per_s, r.end_offset, r.span_s)
-        for r in found[-1].rates
-    }
+    return found[-1] if found else None
 
 
 def build_monitor(pipeline: Pipeline, settings: Mapping[str, Any]) -> Monitor:
