@@ -37,7 +37,10 @@ class SlotsReference:
     def add(self, measured: Measurement) -> None:
         ends = {TopicPartition(r.topic, r.partition): r.end_offset for r in measured.rates}
         self._slots = [{p: came for p, came in slot.items() if p in ends} for slot in self._slots]
-        passed = 0 if self._at_ms is None else max(1, round((measured.at_ms - self._at_ms) / 1000))
+        passed = 0 if self._at_ms is None else round(measured.at_ms / 1000 - self._at_ms / 1000)
+        if self._at_ms is not None and passed == 0:  # too early: it counts with the next, and what is new from here on
+            self._ends = {p: self._ends.get(p, end) for p, end in ends.items()}
+            return
         if passed > MOST_SLOTS:
             self._slots, passed = [], 0
         for n in range(passed):
