@@ -89,6 +89,7 @@ def judge(seen: Evidence, allowed: Tolerances) -> list[Promise]:
             _flat(f"connections of the {of.role} are flat", of, allowed.connections(of))
             for of in _judged(connection_slopes(seen, allowed.warm_up_s))
         ),
+        *_unhurt_live_on(seen),
         *_bounded(seen, allowed),
         _nothing_is_left_over(seen),
         _disk_is_enough(seen, allowed),
@@ -188,6 +189,19 @@ def _flat(name: str, of: Slope, most_per_hour: float) -> Promise:
     if of.per_hour is None:
         return Promise(name, None, "no life was long enough in the second half")
     return Promise(name, of.is_flat(most_per_hour), f"{of.per_hour:+.1f} an hour, {most_per_hour:g} are allowed")
+
+
+def _unhurt_live_on(seen: Evidence) -> list[Promise]:
+    """Brokers that are away are no reason to replace a consumer that nobody hurt."""
+    processes: dict[str, set[str]] = {}
+    for sample in seen.processes:
+        if sample.role.startswith(UNHURT):
+            processes.setdefault(sample.role, set()).add(sample.life.split("/")[0])
+    if not processes:
+        return []
+    replaced = [f"{role} was {len(lives)} processes" for role, lives in sorted(processes.items()) if len(lives) > 1]
+    name = "no process that nobody hurts is replaced"
+    return [Promise(name, not replaced, "; ".join(replaced) or f"{len(processes)} roles, one process each")]
 
 
 def _bounded(seen: Evidence, allowed: Tolerances) -> list[Promise]:

@@ -115,7 +115,8 @@ def test_fetch_tuning_reaches_both_clients_in_their_own_names() -> None:
         "session.timeout.ms": "10000",
         "isolation.level": "read_uncommitted",
     }
-    assert librdkafka_settings(shop) == {"bootstrap.servers": "k:9092", "client.id": "x", "log_level": "2"}
+    ours = {"log_level": "2", "reconnect.backoff.max.ms": "1000"}
+    assert librdkafka_settings(shop) == {"bootstrap.servers": "k:9092", "client.id": "x", **ours}
     assert java_settings(shop) == shared | {"fetch.max.wait.ms": "500"}
 
 

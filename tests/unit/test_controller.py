@@ -276,14 +276,16 @@ def test_a_consumer_that_comes_back_with_other_partitions_makes_the_controller_s
     assert world.owned()[2] >= {B}
 
 
-def test_silence_of_the_whole_channel_is_not_held_against_the_consumers() -> None:
+@pytest.mark.parametrize("measured", ["nor measurements", "but measurements"])
+def test_where_nobody_is_heard_it_is_not_held_against_the_consumers(measured: str) -> None:
     world, running = two_consumers()
     lives = dict(world.fleet.lives)
-    world.behaviour.loses = lambda event: True
-    world.monitor_is_silent = True
+    world.monitor_is_silent = measured == "nor measurements"
+    world.channel.is_cut = True
     world.run(running, 60)
-    world.monitor_is_silent = False
-    world.run(running, 1.2)  # the monitor is heard a little before the consumers
+    world.channel.is_cut = world.monitor_is_silent = False
+    world.behaviour.loses = lambda event: True
+    world.run(running, 2)  # the controller hears itself a little before the consumers
     world.behaviour.loses = lambda event: False
     world.run(running, 10)
     assert world.fleet.lives == lives

@@ -242,6 +242,18 @@ def test_consumers_that_all_died_young_are_left_to_the_neighbours_that_did_not()
     assert _broken(replace(seen, processes=growing)) == "memory of the neighbour's consumer is flat"
 
 
+def test_a_process_that_nobody_hurt_and_was_replaced_all_the_same_breaks_its_promise() -> None:
+    role = "neighbour's consumer, Python"
+    old = [*_process(role, "7/7", 0, HOUR_S, 100e6, 0), *_process(f"{role} workers", "7/8", 0, HOUR_S, 100e6, 0)]
+    child = _process(f"{role} workers", "7/9", 60, HOUR_S, 100e6, 0)  # Spark's own come and go
+    assert _broken(replace(good_hour(), processes=(*old, *child))) == ""
+    died = [sample for sample in old if sample.at_s < 600]
+    another = [*_process(role, "21/21", 600, HOUR_S, 100e6, 0), *_process("consumer", "1/1", 0, 60, 100e6, 0)]
+    hurt = _process("consumer", "2/2", 60, 120, 100e6, 0)
+    seen = replace(good_hour(), processes=(*died, *another, *hurt, *good_hour().processes))
+    assert "no process that nobody hurts is replaced" in _broken(seen)
+
+
 def test_what_upkeep_keeps_bounded_is_compared_between_quarters() -> None:
     growing = [(float(t), 10.0 + t / 360) for t in range(0, 3600, 20)]  # 10 … 20; medians 13.7 and 18.7
     assert growth_of_bounded(growing, HOUR_S) == pytest.approx(18.75 / 13.75, rel=0.01)

@@ -11,7 +11,11 @@ def librdkafka_settings(pipeline: Pipeline) -> dict[str, str]:
     """What every confluent-kafka client takes (admin, producer, consumer): the address and `kafka.client`."""
     # The client's own log goes past Python's to the terminal, a line for every refused connection; errors reach the
     # callers anyway. `log_level` in kafka.client brings it back.
-    return {"bootstrap.servers": pipeline.kafka.brokers, "log_level": "2", **pipeline.kafka.client}
+    client = pipeline.kafka.client
+    # By default a client waits up to ten seconds before it tries a broker again that was away; some have begun to count
+    # as dead by then.
+    patience = {} if "reconnect.backoff.ms" in client else {"reconnect.backoff.max.ms": "1000"}
+    return {"bootstrap.servers": pipeline.kafka.brokers, "log_level": "2", **patience, **client}
 
 
 def java_settings(pipeline: Pipeline) -> dict[str, str]:

@@ -30,6 +30,7 @@ from headgate.policies.believing import Believing
 log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 5.0
+"""At most; four of them at least fit into the time that a consumer may be silent, as they tell whether it is."""
 
 
 class Controller:
@@ -59,6 +60,7 @@ class Controller:
         self.history: deque[str] = deque(maxlen=100)
         """The states entered lately, the present one last."""
         self._started_s = clock.now_s()
+        self._heartbeat_s = min(HEARTBEAT_S, settings.heartbeat_deadline_s / 4)
         self._beat_s = -HEARTBEAT_S
         self._journal.open()
         self._state: Synchronize | Sentinel | GroupManagement
@@ -90,8 +92,9 @@ class Controller:
     def _step(self) -> None:
         self._beat()
         self._journal.alert(self._channel.refused(), self.assignment)
-        events, measured = self._channel.events(), self._measurements.refresh()
-        if events or measured:
+        events = self._channel.events()
+        self._measurements.refresh()
+        if self._channel.carries():
             self._roster.news()
         heard = self._roster.hear(events)
         self._roster.tend()
@@ -106,7 +109,7 @@ class Controller:
 
     def _beat(self) -> None:
         now = self._clock.now_s()
-        if now - self._beat_s >= HEARTBEAT_S:
+        if now - self._beat_s >= self._heartbeat_s:
             self._beat_s = now
             self._channel.beat(self._describe(now))
 

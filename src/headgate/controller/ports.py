@@ -49,6 +49,10 @@ class Channel(Protocol):
         """What consumers said since the last call."""
         ...
 
+    def carries(self) -> bool:
+        """Whether anything came since the last call the way that events come: events, or a controller's heartbeat."""
+        ...
+
     def latest_measurement(self) -> Measurement | None:
         """The newest one only, never the backlog (L-34); None until there is one."""
         ...
@@ -68,7 +72,7 @@ class Channel(Protocol):
         ...
 
     def beat(self, state: ControllerState) -> None:
-        """Shows everyone that the controller lives; may get lost."""
+        """Shows everyone that the controller lives, itself included; may get lost."""
         ...
 
     def refused(self) -> Iterable[Alert]:

@@ -1,8 +1,8 @@
 """The consumers a controller wants to exist: who lives, since when, and who has to be replaced.
 
 Two lives of one id are told apart by their incarnation; only the newest is listened to. Silence is judged by the news
-that arrives from elsewhere: as long as nothing at all arrives, it is the channel that is silent, or the controller that
-slept, and nobody is replaced for it.
+that arrives the same way, the controller's own heartbeat among it: as long as nothing arrives there, it is the channel
+that is silent, or the controller that slept, and nobody is replaced for it.
 """
 
 import logging
@@ -210,7 +210,7 @@ class Roster:
         return [event for event in events if self._note(event)]
 
     def news(self) -> None:
-        """Something arrived over the channel. A long pause before it was not the consumers' fault."""
+        """Something arrived where consumers are heard. A long pause before it was not their fault."""
         now = self._clock.now_s()
         pause_s = now - self._news_s
         self._news_s = now

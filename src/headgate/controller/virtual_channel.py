@@ -22,6 +22,9 @@ class MemoryChannel:
         self.heartbeat: ControllerState | None = None
         """The controller's newest."""
         self._events: list[Event] = []
+        self.is_cut = False
+        """Where events and heartbeats go nobody answers; measurements have another way."""
+        self._carries = False
         self._arrives_s: dict[int, float] = defaultdict(float)
         self._measurement: Measurement | None = None
         self._ledger: dict[TopicPartition, int] = {}
@@ -41,7 +44,12 @@ class MemoryChannel:
 
     def events(self) -> list[Event]:
         arrived, self._events = self._events, []
+        self._carries |= bool(arrived)
         return arrived
+
+    def carries(self) -> bool:
+        carries, self._carries = self._carries, False
+        return carries
 
     def latest_measurement(self) -> Measurement | None:
         return self._measurement
@@ -60,6 +68,7 @@ class MemoryChannel:
 
     def beat(self, state: ControllerState) -> None:
         self.heartbeat = state
+        self._carries |= not self.is_cut
 
     def refused(self) -> Iterable[Alert]:
         return ()
@@ -72,7 +81,7 @@ class MemoryChannel:
 
     def say(self, event: Event) -> None:
         """A consumer's reply, with the delays and losses of its behaviour."""
-        if self._behaviour.loses(event):
+        if self.is_cut or self._behaviour.loses(event):
             return
         now = self._clock.now_s()
         arrives_s = max(self._arrives_s[event.consumer_id], now + self._behaviour.reply_s())
