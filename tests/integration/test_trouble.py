@@ -101,7 +101,7 @@ def test_checks_fail_for_what_brokers_and_lake_say(broker: EmbeddedKafka, spark:
     assert said["committer"] == ("fail", "lake.t: its schema cannot be merged")
     assert said["group"][0] == "warn", "nobody wrote the group's offsets"
     assert said["files"][0] == "warn"
-    assert said["files"][1].startswith("lake.t: 120 files of ")
+    assert said["files"][1].startswith("lake.t: 120 small files, ")
     assert said["snapshots"] == ("warn", "lake.t has 4, 1 are to be kept")
     assert all(c["advice"] for c in checks.values() if c["verdict"] != "ok"), "each says what to do"
 

@@ -20,6 +20,7 @@ from headgate.controller.health_values import (
     LakeFacts,
     LedgerFacts,
     PartitionFacts,
+    SmallFiles,
     TableFacts,
     TopicFacts,
     Verdict,
@@ -41,6 +42,7 @@ def voice(who: str, ago_ms: int = 1000, off_ms: int = 0, release: str = "1.0") -
 
 
 EVERYBODY = tuple(voice(who) for who in ("consumer 1", "the committer", "the controller", "the monitor"))
+FAILING = replace(voice("consumer 3"), error="no space left")
 KAFKA = KafkaFacts(
     brokers=1,
     missing_topics=(),
@@ -60,12 +62,11 @@ KAFKA = KafkaFacts(
 )
 LAKE = LakeFacts(
     catalog="headgate",
-    tables=(TableFacts("lake.t", 50, 50_000_000, 30, NOW_MS - 1000),),
+    tables=(TableFacts("lake.t", 50, 30, NOW_MS - 1000),),
     missing_tables=(),
     ledgers=LedgerFacts({A0: 100, A1: 40}),
     keep_snapshots=30,
     keep_hourly=24,
-    target_file_bytes=128_000_000,
 )
 DISKS = (DiskFacts("home", 50, 100), DiskFacts("the warehouse", 60, 100))
 
@@ -87,6 +88,7 @@ def test_a_pipeline_that_is_well_passes_every_check_and_needs_no_advice() -> Non
         ("topics", {"missing_topics": ("b",)}, "fail", "not there: b"),
         ("topics", {"topics": (TopicFacts("a", "compact", -1),)}, "warn", "compacted: a"),
         ("topics", {"topics": ()}, "warn", "matches no topic"),
+        ("topics", {"unled": (A1,)}, "fail", "no broker leads a-1"),
         # 10 offsets of [30, 40) were deleted before they were read.
         ("retention", {"partitions": (PartitionFacts(A0, 40, 50, 30),)}, "fail", "10 offsets were deleted"),
         # Kept for 24 h: of the oldest unread record 5 h are left (less than 6), then 1 h (less than 1.2).
@@ -106,6 +108,8 @@ def test_a_pipeline_that_is_well_passes_every_check_and_needs_no_advice() -> Non
         ("parts", {"voices": EVERYBODY[:2]}, "fail", "never heard: the monitor, the controller"),
         ("parts", {"voices": (*EVERYBODY[1:], voice("consumer 1", 40_000))}, "fail", "consumer 1 40 s ago"),
         ("parts", {"voices": (*EVERYBODY, voice("consumer 2", 3_600_000))}, "ok", "consumer 1"),
+        ("parts", {"voices": (*EVERYBODY, FAILING)}, "warn", "consumer 3: no space left"),
+        ("parts", {"voices": (*EVERYBODY, replace(FAILING, written_ms=NOW_MS - HOUR_MS))}, "ok", "consumer 1"),
         ("lag", {"voices": EVERYBODY[1:]}, "fail", "10 records wait, the oldest for 1 min, and no consumer is at"),
         # With a goal of 10 s the oldest is late after 100 s, with one of 2 s after a minute.
         ("lag", {"partitions": (PartitionFacts(A0, 0, 9, 1, NOW_MS - 101_000),)}, "warn", "8 records wait"),
@@ -180,11 +184,10 @@ def test_beside_a_controller_that_works_only_what_is_missing_is_to_be_started(si
         ("catalog", {"missing_tables": ("lake.u",)}, "warn", "not there yet: lake.u"),
         ("catalog", {"unread_tables": ("lake.u",)}, "fail", "headgate answers; cannot be read: lake.u"),
         ("ledger", {"ledgers": LedgerFacts({}, ("lake.t: no snapshot carries it",))}, "fail", "lake.t: no snapshot"),
-        # 200 files of 1 MB, where a quarter of the target is 32 MB.
-        ("files", {"tables": (TableFacts("lake.t", 200, 200_000_000, 1, 0),)}, "warn", "200 files of 1 MB"),
-        ("files", {"tables": (TableFacts("lake.t", 100, 100_000_000, 1, 0),)}, "ok", "100 data files"),
-        ("snapshots", {"tables": (TableFacts("lake.t", 1, 1, 115, 0),)}, "warn", "lake.t has 115"),
-        ("clocks", {"tables": (TableFacts("lake.t", 1, 1, 1, NOW_MS + 60_000),)}, "fail", "lake.t's newest snapshot"),
+        ("files", {"small_files": (SmallFiles("lake.t__rejected", 200, 10**8),)}, "warn", "d: 200 small files, 0.5 MB"),
+        ("files", {"small_files": (SmallFiles("lake.t", 100, 10**8),)}, "ok", "50 data files"),
+        ("snapshots", {"tables": (TableFacts("lake.t", 1, 115, 0),)}, "warn", "lake.t has 115"),
+        ("clocks", {"tables": (TableFacts("lake.t", 1, 1, NOW_MS + 60_000),)}, "fail", "lake.t's newest snapshot"),
     ],
 )
 def test_what_is_wrong_in_the_lake_is_told_with_evidence_and_advice(
@@ -330,17 +333,17 @@ def test_the_last_word_of_everybody_counts_and_who_said_good_bye_is_gone() -> No
     def word(message: object, written_ms: int) -> Received:
         return Received("control", 0, 0, message, written_ms, Origin(1, "1.0", ""))
 
-    def state(consumer_id: int, at_ms: int) -> ConsumerState:
-        return ConsumerState("", consumer_id, "life", (), at_ms, 0, 0, 0, 0, 0.0, 0.0, 0.0, "")
+    def state(consumer_id: int, at_ms: int, error: str = "") -> ConsumerState:
+        return ConsumerState("", consumer_id, "life", (), at_ms, 0, 0, 0, 0, 0.0, 0.0, 0.0, error)
 
     heard = [
         word(state(1, 10), 11),
         word(state(2, 10), 11),
-        word(state(1, 20), 21),
+        word(state(1, 20, "no room"), 21),
         word(ConsumerLeft(2, "life", 20, "stopped"), 21),
         word(ControllerState(1, 15, 0, "Sentinel", 1), 16),
     ]
-    assert voices(heard) == (Voice("consumer 1", 20, 21, "1.0"), Voice("the controller", 15, 16, "1.0"))
+    assert voices(heard) == (Voice("consumer 1", 20, 21, "1.0", "no room"), Voice("the controller", 15, 16, "1.0"))
 
 
 def test_capacities_are_those_that_the_controller_told_last_of_consumers_that_measured_theirs() -> None:

@@ -21,6 +21,7 @@ from headgate.controller.health_values import (
     LakeFacts,
     LedgerFacts,
     PartitionFacts,
+    SmallFiles,
     TableFacts,
     TopicFacts,
     Voice,
@@ -32,8 +33,10 @@ from headgate.kafka.internal_topics import Topics
 from headgate.kafka.offsets import beginning_offsets, end_offsets, group_offsets, partitions_where, written_at_ms
 from headgate.kafka.topic_settings import topic_settings
 from headgate.lake.catalogs import is_unmade, open_catalog
+from headgate.lake.compaction import Compaction, plan_compaction
 from headgate.lake.ledger import read_ledger
 from headgate.lake.tables import load_table
+from headgate.lake.upkeep import upkeep_tables
 from headgate.lake.words import check_that_nobody_older_works
 from headgate.model import TopicPartition
 from headgate.model.messages import (
@@ -82,6 +85,7 @@ def _lake(pipeline: Pipeline) -> tuple[Catalog | None, LakeFacts | str]:
             unread[table.name] = error
     if not found and not any(isinstance(error, LakeError) for error in unread.values()):  # nobody answered
         return None, _first_line(pipeline, next(iter(unread.values())))
+    small = _small_files(pipeline, catalog, found, unread)
     facts = LakeFacts(
         catalog=lake.catalog_name,
         tables=tuple(_table(name, table) for name, table in found.items() if table is not None),
@@ -90,9 +94,28 @@ def _lake(pipeline: Pipeline) -> tuple[Catalog | None, LakeFacts | str]:
         ledgers=_ledgers(pipeline, catalog),
         keep_snapshots=lake.keep_snapshots,
         keep_hourly=lake.keep_hourly,
-        target_file_bytes=lake.target_file_bytes,
+        small_files=small,
     )
     return catalog, facts
+
+
+def _small_files(
+    pipeline: Pipeline, catalog: Catalog | None, loaded: Mapping[str, IcebergTable | None], unread: dict[str, Exception]
+) -> tuple[SmallFiles, ...]:
+    """Of all tables that upkeep looks after; those that cannot be read are added to `unread`."""
+    found = []
+    for name in upkeep_tables(pipeline):
+        if catalog is None or name in unread:
+            continue
+        try:
+            table = loaded[name] if name in loaded else load_table(catalog, name)
+            groups = [] if table is None else plan_compaction(table, pipeline.lake.target_file_bytes)
+        except Exception as error:  # noqa: BLE001 — as above
+            unread[name] = error
+            continue
+        small = Compaction().plus(groups)
+        found += [SmallFiles(name, small.files, small.bytes)] if small.files else []
+    return tuple(found)
 
 
 def _first_line(pipeline: Pipeline, error: Exception) -> str:
@@ -121,7 +144,6 @@ def _table(name: str, table: IcebergTable) -> TableFacts:
     return TableFacts(
         name,
         int(totals.get("total-data-files", 0)),
-        int(totals.get("total-files-size", 0)),
         len(table.metadata.snapshots),
         newest.timestamp_ms if newest is not None else 0,
     )
@@ -170,12 +192,13 @@ def _ask_brokers(
     measured = next((r for r in reversed(heard.words) if isinstance(r.message, Measurement)), None)
     rates = {TopicPartition(r.topic, r.partition): r for r in (measured.message.rates if measured else ())}
     positions = {**_origins(pipeline, heard.words), **ledgers.positions}
+    described = _partitions(settings, admin, pipeline, partitions, positions, rates)
     return KafkaFacts(
         brokers=len(listed.brokers),
         missing_topics=tuple(topic for topic in pipeline.topics if topic not in listed.topics),
         has_run=has_run,
         topics=_topics(admin, {p.topic for p in partitions}),
-        partitions=_partitions(settings, admin, pipeline, partitions, positions, rates),
+        partitions=described,
         astray=_astray(pipeline, settings, ledgers, ledgers_now),
         rates=tuple(
             (partition, rate.bytes_per_s * len(pipeline.tables_of(partition.topic)))
@@ -191,6 +214,7 @@ def _ask_brokers(
         problems=_problems(pipeline, heard.words),
         alerts=_alerts(heard.words, time.time() * 1000),
         slo_latency_s=pipeline.slo.latency_s,
+        unled=tuple(sorted(partitions - {facts.partition for facts in described})),
     )
 
 
@@ -307,9 +331,10 @@ def voices(words: Iterable[Received]) -> tuple[Voice, ...]:
     """The last word of everybody who has not said good-bye."""
     last: dict[str, Voice] = {}
     for one in sorted(words, key=lambda w: w.written_ms):
+        error = ""
         match one.message:
             case ConsumerState() as said:
-                who = f"consumer {said.consumer_id}"
+                who, error = f"consumer {said.consumer_id}", said.last_error
             case ConsumerLeft() as left:
                 last.pop(f"consumer {left.consumer_id}", None)
                 continue
@@ -321,7 +346,7 @@ def voices(words: Iterable[Received]) -> tuple[Voice, ...]:
                 who = "the committer"
             case _:
                 continue
-        last[who] = Voice(who, said.at_ms, one.written_ms, one.origin.release)
+        last[who] = Voice(who, said.at_ms, one.written_ms, one.origin.release, error)
     return tuple(last[who] for who in sorted(last))
 
 

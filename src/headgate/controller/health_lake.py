@@ -1,6 +1,6 @@
 """The checks of `headgate doctor` that concern the tables."""
 
-from headgate.controller.health_values import Finding, LakeFacts, TableFacts, Verdict
+from headgate.controller.health_values import Finding, LakeFacts, Verdict
 from headgate.controller.health_words import some
 
 _FEW_FILES = 100
@@ -19,20 +19,16 @@ def ledger(lake: LakeFacts, now_ms: int) -> Finding:
 
 
 def files(lake: LakeFacts, now_ms: int) -> Finding:
-    worst = max(lake.tables, key=lambda t: t.files if _are_small(t, lake) else 0, default=None)
-    if worst is None or not _are_small(worst, lake):
+    worst = max(lake.small_files, key=lambda small: small.files, default=None)
+    if worst is None or worst.files <= _FEW_FILES:
         count = sum(t.files for t in lake.tables)
         return Finding("files", Verdict.ok, f"{count:,} data files in {len(lake.tables)} tables")
     return Finding(
         "files",
         Verdict.warn,
-        f"{worst.name}: {worst.files:,} files of {worst.bytes / worst.files / 1e6:.2g} MB on average",
+        f"{worst.table}: {worst.files:,} small files, {worst.bytes / worst.files / 1e6:.2g} MB on average",
         "readers open every one: headgate maintain FILE --apply, or lake.maintain_every_s",
     )
-
-
-def _are_small(table: TableFacts, lake: LakeFacts) -> bool:
-    return table.files > _FEW_FILES and table.bytes / table.files < lake.target_file_bytes / 4
 
 
 def snapshots(lake: LakeFacts, now_ms: int) -> Finding:

@@ -13,7 +13,7 @@ _LATE_MS, _MANY_GOALS = 60_000, 10
 
 
 def parts(kafka: KafkaFacts, now_ms: int) -> Finding:
-    """Monitor, controller, committer and consumers: when was each last heard of?"""
+    """Monitor, controller, committer and consumers: when was each last heard of, and do cycles go well?"""
     if not kafka.has_run:
         return Finding("parts", Verdict.warn, "the pipeline has never run on these brokers", "headgate run FILE")
     needed = ("the monitor", "the controller", "the committer")
@@ -26,6 +26,10 @@ def parts(kafka: KafkaFacts, now_ms: int) -> Finding:
     evidence = "; ".join(filter(None, [evidence, f"never heard: {some(never)}" if never else ""]))
     if silent:
         return Finding("parts", Verdict.fail, evidence, f"silent: {some(silent)}; {_start(silent, needed)}")
+    failing = [f"{voice.who}: {voice.error}" for voice in kafka.voices if voice.who in heard and voice.error]
+    if failing:
+        advice = "it tries again, and its records wait; docs/recover.md and <home>/headgate.log say more"
+        return Finding("parts", Verdict.warn, some(failing), advice)
     return Finding("parts", Verdict.ok, evidence)
 
 

@@ -20,6 +20,13 @@ def topics(kafka: KafkaFacts, now_ms: int) -> Finding:
         return _not_allowed("topics", kafka.topics)
     if not kafka.topics:
         return Finding("topics", Verdict.warn, "topics_pattern matches no topic", "create one, or fix `topics_pattern`")
+    if kafka.unled:
+        return Finding(
+            "topics",
+            Verdict.fail,
+            f"no broker leads {some([str(p) for p in kafka.unled])}",
+            "they are not read until one does: are all brokers up?",
+        )
     compacted = [t.name for t in kafka.topics if "compact" in t.cleanup_policy]
     if compacted:
         return Finding(

@@ -58,6 +58,8 @@ class Voice:
     written_ms: int
     """By the brokers'."""
     release: str
+    error: str = ""
+    """Of a consumer: what its cycles failed with, until one goes well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +92,26 @@ class KafkaFacts:
     """What the controller raised over the last hour, newest first."""
     slo_latency_s: float = 10.0
     """By the pipeline file."""
+    unled: tuple[TopicPartition, ...] = ()
+    """Partitions of which no broker says what they hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
     name: str
     files: int
-    bytes: int
     snapshots: int
     newest_snapshot_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFiles:
+    """What upkeep would join."""
+
+    table: str
+    """Those of rejected records and of skipped offsets among them."""
+    files: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +130,7 @@ class LakeFacts:
     ledgers: LedgerFacts
     keep_snapshots: int
     keep_hourly: int
-    target_file_bytes: int
+    small_files: tuple[SmallFiles, ...] = ()
     unread_tables: tuple[str, ...] = ()
     """The catalog knows them, and they cannot be read; `ledgers` says why."""
 
