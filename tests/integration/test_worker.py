@@ -11,6 +11,7 @@ from headgate.consumer.state import StateFile
 from headgate.kafka.embedded import EmbeddedKafka
 from headgate.model import Announcement
 from headgate.model.messages import (
+    CommitRecord,
     ConsumerLeft,
     ConsumerState,
     ConsumingStarted,
@@ -215,6 +216,22 @@ def test_announcements_that_nobody_answers_are_repeated_and_land_once(
         assert run.assert_exactly_once("lake.t").rows == 5
         saved = json.loads((run.pipeline.home / "consumers" / "1" / "state.json").read_text())
         assert saved["partitions"] == []  # a clean end leaves nothing behind
+
+
+def test_an_interval_between_commits_longer_than_the_deadline_is_waited_for(
+    broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    settings = {**ONE_BY_ONE, "commit_deadline_s": "1 s", "max_uncommitted_cycles": 2}
+    lake = {"commit_interval_s": "4 s"}
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}, consumer=settings, lake=lake) as run:
+        run.produce("t", [KILOBYTE] * 6)
+        run.run()
+        run.wait_until_landed()
+        run.stop()
+        read = [r.start for a in announced(run) for r in a.ranges]
+        assert read == sorted(set(read)), "nothing was given up and read again"
+        assert len({commit.at_ms for commit in run.messages(run.names.commits, CommitRecord)}) >= 3
+        assert run.assert_exactly_once("lake.t").rows == 6
 
 
 def test_while_batches_wait_the_next_cycle_begins_before_the_last_one_is_announced(

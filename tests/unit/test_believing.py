@@ -111,6 +111,15 @@ def test_a_slow_consumer_that_was_relieved_is_tried_again_and_later_each_time_in
         assert world.share(2) == pytest.approx(0.4)
 
 
+def test_what_was_measured_long_ago_is_outdated_until_the_next_full_cycle_whether_it_was_slow_or_not() -> None:
+    world = settled({1: 2.0, 2: 2.0, 3: 2.0})
+    world.run(10, {1: 2.0, 2: 0.8, 3: 2.0})
+    assert world.run(round(FORGET_S), {1: 2.0, 2: None, 3: None}).outdated == frozenset()
+    gone = world.run(1, {1: 2.0, 2: None, 3: None})
+    assert (gone.outdated, dict(gone.speed)) == (frozenset({2, 3}), {})
+    assert world.run(1, {1: 2.0, 2: None, 3: 2.0}).outdated == {2}
+
+
 def test_another_life_of_a_consumer_begins_with_the_configured_capacity() -> None:
     world = settled({1: 2.0, 2: 2.0, 3: 2.0})
     world.run(10, {1: 2.0, 2: 0.8, 3: 2.0})

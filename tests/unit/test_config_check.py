@@ -97,6 +97,16 @@ def test_a_parameter_that_the_packer_does_not_take_is_named(tmp_path: Path) -> N
     assert message == "policy.packer_params: repair has no parameter nonsense; it takes consumer_price"
 
 
+def test_an_interval_in_which_too_little_can_be_read_is_a_warning(tmp_path: Path) -> None:
+    """Ten batches of 5 MB in a minute are 833 kB/s; by default a consumer counts for 2 MB/s."""
+    assert of("consumer", findings(tmp_path, GOOD)) == []
+    ((status, message),) = of("consumer", findings(tmp_path, GOOD + "lake: {commit_interval_s: 1 min}\n"))
+    assert status is Status.warning
+    assert message.startswith("it cannot read more than 833 kB/s and counts for 2 MB/s")
+    batches = "lake: {commit_interval_s: 1 min}\nconsumer: {batch_bytes: 12 MB}\n"
+    assert of("consumer", findings(tmp_path, GOOD + batches)) == []
+
+
 def test_a_warehouse_below_a_file_is_not_writable(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ((status, message),) = of("warehouse", findings(tmp_path, GOOD + "lake: {warehouse: file/lake}\n"))

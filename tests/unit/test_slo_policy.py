@@ -309,6 +309,7 @@ def test_the_slowest_measured_capacity_leaves_out_slow_consumers_and_what_they_t
     assert measured.look(seen) == 80
     assert measured.look(replace(seen, abilities=Abilities(2e4, {2: 0.4}))) == 180
     assert measured.look(replace(seen, abilities=Abilities(2e4, {2: 0.4}, crowding=1.5))) == 270
+    assert measured.look(replace(seen, abilities=Abilities(2e4, {2: 0.4}, outdated=frozenset({3})))) == 200
 
 
 def test_what_was_measured_sizes_the_group_when_those_who_measured_it_are_gone() -> None:

@@ -33,6 +33,7 @@ from headgate.config import (
 )
 from headgate.config.pipeline import Table
 from headgate.config.problems import nearest
+from headgate.config.units import BYTES_PER_S
 from headgate.errors import ConfigError, HeadgateError, KafkaUnavailable, LakeError
 from headgate.lake.tables import layout_problem, load_table
 
@@ -95,6 +96,7 @@ def check_pipeline(pipeline: Pipeline, offline: bool = False, spark: bool = Fals
     yield Finding("file", Status.ok, f"pipeline {pipeline.name}: {len(pipeline.tables)} table(s)")
     for findings in (
         _plugins(pipeline),
+        _interval(pipeline),
         _transforms(pipeline),
         _with_spark(pipeline) if spark else _without_spark(pipeline),
         _warehouse(pipeline, offline),
@@ -113,6 +115,18 @@ def _plugins(pipeline: Pipeline) -> Iterator[Finding]:
     yield _plugin("policy", "headgate.policies", policy.name, "policy.params", policy.params)
     yield _plugin("packer", "headgate.packers", policy.packer, "policy.packer_params", policy.packer_params)
     yield _plugin("fleet", "headgate.fleets", pipeline.fleet.kind, "", {})
+
+
+def _interval(pipeline: Pipeline) -> Iterator[Finding]:
+    capacity, most = pipeline.policy.consumer_capacity_bytes_per_s, pipeline.most_read_bytes_per_s
+    if most < capacity:
+        yield Finding(
+            "consumer",
+            Status.warning,
+            f"it cannot read more than {BYTES_PER_S.format(round(most, -3))} and counts for "
+            f"{BYTES_PER_S.format(capacity)}: from one commit to the next (lake.commit_interval_s) it reads "
+            "consumer.max_uncommitted_cycles batches of consumer.batch_bytes at most; raise one of those",
+        )
 
 
 def _plugin(what: str, group: str, name: str, field: str, parameters: Mapping[str, Any]) -> Finding:

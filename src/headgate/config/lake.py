@@ -36,7 +36,9 @@ class Lake(Section):
     commit_interval_s: Seconds = Field(
         default=1.0,
         description="Time between commits, in seconds: one snapshot per table and interval carries the whole fleet's "
-        "files. Default 1 s: fresh enough to watch; longer means fewer snapshots and less metadata.",
+        "files. Default 1 s: fresh enough to watch; longer means fewer snapshots and less metadata, and wants larger "
+        "consumer.batch_bytes or consumer.max_uncommitted_cycles: in one interval a consumer reads their product at "
+        "most.",
     )
     keep_snapshots: int = Field(
         default=30,
@@ -60,8 +62,8 @@ class Lake(Section):
     orphan_age_s: Seconds = Field(
         default=86_400.0,
         description="Files in no table and older than this, in seconds, are swept. Default 1 day. At least twice "
-        "consumer.commit_deadline_s: from half of it on, counted from the beginning of its cycle, a file is not "
-        "committed any more, so that no sweep can meet a commit.",
+        "consumer.commit_deadline_s and commit_interval_s together: from half of it on, counted from the beginning of "
+        "its cycle, a file is not committed any more, so that no sweep can meet a commit.",
     )
     target_file_bytes: Bytes = Field(
         default=128_000_000,

@@ -114,6 +114,16 @@ class Pipeline(Section):
         """The consumer group that committed offsets are mirrored to."""
         return self.kafka.group or f"headgate-{self.name}"
 
+    @property
+    def verdict_deadline_s(self) -> float:
+        """How long a consumer waits for an answer to an announcement, which may just have missed a commit."""
+        return self.consumer.commit_deadline_s + self.lake.commit_interval_s
+
+    @property
+    def most_read_bytes_per_s(self) -> float:
+        """By one consumer: it is no more than so many batches ahead of the commits."""
+        return self.consumer.max_uncommitted_cycles * self.consumer.batch_bytes / self.lake.commit_interval_s
+
     def matches(self, topic: str) -> bool:
         """Whether the pipeline ingests this topic."""
         return topic in self.topics or _found(self.topics_pattern, topic)
@@ -198,9 +208,12 @@ class Pipeline(Section):
     @classmethod
     def _commits_before_the_sweep(cls, consumer: Consumer, info: ValidationInfo) -> Consumer:
         lake = info.data.get("lake")
-        if lake is not None and 2 * consumer.commit_deadline_s > lake.orphan_age_s:
+        if lake is not None and 2 * (consumer.commit_deadline_s + lake.commit_interval_s) > lake.orphan_age_s:
             limit = SECONDS.format(lake.orphan_age_s)
-            message = f"must be at most half of lake.orphan_age_s ({limit}): older files are not committed any more"
+            message = (
+                f"must be at most half of lake.orphan_age_s ({limit}), together with lake.commit_interval_s: older "
+                "files are not committed any more"
+            )
             raise_all([Wrong(("commit_deadline_s",), consumer.commit_deadline_s, message)])
         return consumer
 

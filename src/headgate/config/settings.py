@@ -97,8 +97,9 @@ class Consumer(Section):
     )
     commit_deadline_s: Seconds = Field(
         default=60.0,
-        description="How long a consumer waits for the committer's answer to an announcement, in seconds, before it "
-        "starts again from the ledger. Default 60 s: longer than a committer needs to restart.",
+        description="How long a consumer waits for the committer's answer to an announcement, in seconds and beyond "
+        "lake.commit_interval_s, before it starts again from the ledger. Default 60 s: longer than a committer needs "
+        "to restart.",
     )
 
 

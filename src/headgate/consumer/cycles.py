@@ -243,12 +243,12 @@ class Cycles:
     def _give_up_on_lost_announcements(self, now_s: float) -> None:
         for table in self._pipeline.tables:
             oldest_s = self._positions.oldest_unsettled_s(table.name)
-            if oldest_s is not None and now_s - oldest_s > self._settings.commit_deadline_s:
+            if oldest_s is not None and now_s - oldest_s > self._pipeline.verdict_deadline_s:
                 silence = f"no verdict for {now_s - oldest_s:.0f} s; is the committer running?"
                 log.warning("consumer %d: %s: %s", self.id, table.name, silence)
                 self._patience.failed(table.name, silence, _FAILED_WAIT_S)
                 self._positions.give_up_waiting(table.name)
-            for partition in self._positions.start_again(table.name, now_s, self._settings.commit_deadline_s):
+            for partition in self._positions.start_again(table.name, now_s, self._pipeline.verdict_deadline_s):
                 log.warning("consumer %d: %s starts again at the ledger for %s", self.id, partition, table.name)
 
     def _announce_missing_tables(self) -> None:

@@ -85,7 +85,7 @@ def settings_of(pipeline: Pipeline) -> Settings:
         down_deadline_s=controller.down_deadline_s,
         heartbeat_deadline_s=controller.heartbeat_deadline_s,
         # A consumer gives its own lost announcements up first; only then is it the one that hangs.
-        stuck_deadline_s=max(5 * controller.ack_deadline_s, 2 * pipeline.consumer.commit_deadline_s),
+        stuck_deadline_s=max(5 * controller.ack_deadline_s, 2 * pipeline.verdict_deadline_s),
         stop_deadline_s=fleet.stop_deadline_s,
         kept_quiet_s=policy.max_sentinel_s + 600.0,
         slot_s=pipeline.monitor.poll_s,

@@ -162,7 +162,7 @@ class Committer:
         self._topic_ids = {**self._topic_ids, **ids.known}
         ready = {state.name: state.hold_back(ids.unanswered) for state in due}
         for state in self._tables.values():
-            if state.pending:
+            if state.pending and state.name in ready:  # others only wait for their interval
                 show_waiting(state.name)
             if ready.get(state.name) or state.is_heartbeat_due(now_s):
                 some = ready.get(state.name, ())

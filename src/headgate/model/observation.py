@@ -52,6 +52,8 @@ class Abilities:
     """Of each consumer that is slower than the usual, its share of that."""
     crowding: float = 1.0
     """How much more consumers would measure if they did not share cores or a disk; 1 if they do not."""
+    outdated: frozenset[int] = frozenset()
+    """Consumers that had no full cycle for long: what they still say that they can do is no longer news."""
 
     def share(self, consumer: int | None, configured_bytes_per_s: float) -> float:
         """Of the configured capacity, what this consumer has; None asks for one that is not there yet."""

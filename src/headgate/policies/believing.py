@@ -65,7 +65,8 @@ class Believing:
             self._suspect(fresh, measured)
         recovered = [*self._forgotten(fresh), *self._compare(fresh, measured)]
         usual = self._level.look(now_s, measured)
-        self.believed = Abilities(usual, dict(self._speed), self._level.crowding)
+        outdated = frozenset(c for c, e in self._evidence.items() if now_s - e.at_s > FORGET_S)
+        self.believed = Abilities(usual, dict(self._speed), self._level.crowding, outdated)
         self.alerts = (*self._slow_ones(fresh, measured), *self._whole_fleet(), *recovered)
         return self.believed
 

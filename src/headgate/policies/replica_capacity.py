@@ -30,8 +30,8 @@ class LastMeasured:
     """What one consumer does, also while those who measured it are being replaced.
 
     Configured in records it is that. Without (None), what consumers measure; for FORGET_S after the last of them went,
-    what they measured, of records as they come now; before and after that, what is configured in bytes. Where no
-    records come that would tell how large they are, what was measured last holds on.
+    or had no full cycle for long, what they measured, of records as they come now; before and after that, what is
+    configured in bytes. Where no records come that would tell how large they are, what was measured last holds on.
     """
 
     def __init__(self, records_per_s: float | None, bytes_per_s: float | None) -> None:

@@ -98,10 +98,11 @@ def at_most(max_consumers: int | None) -> int:
 def slowest_usual(seen: Observation) -> ConsumerLoad | None:
     """E-3: whose measured capacity in records counts for all; None where nobody measured one.
 
-    Who is known to be slow is no measure of the others (L-26), nor are the first cycles of a life, where these are
-    counted.
+    Who is known to be slow is no measure of the others (L-26), nor is what was measured long ago, nor are the first
+    cycles of a life, where these are counted.
     """
-    usual = [c for n, c in seen.consumers.items() if n not in seen.abilities.speed]
+    others = seen.abilities.speed.keys() | seen.abilities.outdated
+    usual = [c for n, c in seen.consumers.items() if n not in others]
     grown = [c for c in usual if not 0 < c.full_cycles < CYCLES]
     measured = [c for c in grown if c.capacity_records_per_s]
     return min(measured, key=lambda c: c.capacity_records_per_s or 0.0, default=None)
