@@ -183,7 +183,7 @@ def test_a_dry_run_decides_and_touches_nothing(
     assert not (pipeline.home / "warehouse").exists()
 
 
-def test_a_dry_run_beside_its_pipeline_measures_nothing_itself_and_takes_no_port_from_it(
+def test_a_dry_run_measures_only_while_its_pipeline_does_not_and_takes_no_port_from_it(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path, unique: str
 ) -> None:
     port, topics = free_port(), Topics(unique)
@@ -208,13 +208,15 @@ def test_a_dry_run_beside_its_pipeline_measures_nothing_itself_and_takes_no_port
             wait_for(reader, lambda s: any(d.outcome == "dry-run" for d in reader.decisions), "a decision")
             reader.close()
             assert (pipeline.home / "metrics" / "dry-run.json").exists()
+            tail = Tail(settings, {(topics.measurements, 0): BEGINNING})
+            assert {r.message.source for r in tail.read_to_end()} == {"another monitor"}
+            stop.set()
+            eventually(lambda: any(r.message.source != "another monitor" for r in tail.poll(0.5)), "it measures itself")
+            tail.close()
     finally:
         stop.set()
         measuring.join()
         taken.close()
-    tail = Tail(settings, {(topics.measurements, 0): BEGINNING})
-    assert {r.message.source for r in tail.read_to_end()} == {"another monitor"}
-    tail.close()
 
 
 def json_lines(said: str) -> list[dict[str, Any]]:

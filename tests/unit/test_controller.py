@@ -622,6 +622,21 @@ def test_a_dry_run_writes_decisions_down_and_sends_nothing() -> None:
     assert world.owned() == {1: {C}, 2: {A, B}}
 
 
+def test_a_dry_run_goes_by_what_those_consumers_measure_that_are_there() -> None:
+    world, _ = two_consumers()
+    world.behaviour.speed_bytes_per_s = lambda consumer_id: 2.0
+    rehearsal = DryRun(_policy(), world.channel, world.clock, SETTINGS)
+    world.run(rehearsal, 10)
+    world.fleet.kill(2)
+    world.rates[B] = 1.2
+    world.run(rehearsal, 1)
+    world.rates.update({A: 0.3, B: 0.3, C: 0.3})
+    world.run(rehearsal, 15)
+    soon, later = (r for r in world.channel.records if r.outcome == "dry-run")
+    assert {one.consumer_id: one.measured_bytes_per_s for one in soon.capacities} == {1: 2.0, 2: 2.0}
+    assert {one.consumer_id: one.measured_bytes_per_s for one in later.capacities} == {1: 2.0, 2: 0.0, 3: 0.0}
+
+
 def test_a_dry_run_does_not_supersede_the_controller_in_charge() -> None:
     world, running = two_consumers()
     rehearsal = DryRun(_policy(), world.channel, world.clock, SETTINGS)

@@ -14,7 +14,7 @@ from headgate.cli.main import app
 from headgate.cli.moments import moment_s
 from headgate.cli.run import sentence
 from headgate.cli.view import _decisions, render
-from headgate.controller.explaining import Answer, Explanation, Moment, moment, newest, triggered_ms
+from headgate.controller.explaining import Answer, Explanation, Moment, Question, moment, triggered_ms
 from headgate.controller.status import PipelineStatus
 from headgate.model.messages import (
     CommitRecord,
@@ -50,10 +50,25 @@ def test_the_decision_in_force_at_a_time_is_the_last_one_taken_by_then() -> None
     first, second = decision(NOON_MS), decision(NOON_MS + 60_000, handover_s=10.0)
     started = decision(NOON_MS + 40_000, "started")
     journal = [first, started, second]
-    assert newest(journal, 1, NOON_MS + 49_000) == (first,)
-    assert newest(journal, 1, NOON_MS + 50_000) == (second,)
-    assert newest(journal, 9, None) == (first, second)
-    assert newest(journal, 9, NOON_MS - 1) == ()
+    for count in (None, 1):
+        assert Question(count, NOON_MS + 49_000).chosen(journal) == (first,)
+        assert Question(count, NOON_MS + 50_000).chosen(journal) == (second,)
+        assert Question(count, NOON_MS - 1).chosen(journal) == ()
+    assert Question(9).chosen(journal) == (first, second)
+
+
+def test_what_was_kept_told_failed_or_rehearsed_since_puts_no_decision_out_of_force() -> None:
+    first, second = decision(NOON_MS), decision(NOON_MS + 1000)
+    alert, kept = decision(NOON_MS + 2000, "alert", trigger="alert"), decision(NOON_MS + 3000, "kept")
+    failed = decision(NOON_MS + 4000, "out of sync: consumer 3 was not ready")
+    rehearsed, warned = decision(NOON_MS + 5000, "dry-run"), decision(NOON_MS + 6000, "dry-run", trigger="alert")
+    journal = [first, second, alert, kept, failed, rehearsed, warned]
+    assert Question(None, NOON_MS + 9000).chosen(journal) == (second,)
+    assert Question(None, NOON_MS + 9000).is_answered((second,))
+    assert Question(3).chosen(journal) == (alert, kept, failed)
+    assert Question(None, NOON_MS + 9000, rehearsed=True).chosen(journal) == (rehearsed,)
+    assert Question(9, rehearsed=True).chosen(journal) == (rehearsed, warned)
+    assert not Question(3, NOON_MS + 1000).is_answered((first, second))
 
 
 def test_lag_is_what_was_written_minus_what_the_slowest_table_held() -> None:

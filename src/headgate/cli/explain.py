@@ -20,7 +20,7 @@ from headgate.cli.status import check_it_ran
 from headgate.cli.view import rate, seconds
 from headgate.config.clients import librdkafka_settings
 from headgate.config.loader import load_pipeline
-from headgate.controller.explaining import MOST, Answer, Explainer, Explanation, Moment, triggered_ms
+from headgate.controller.explaining import MOST, Answer, Explainer, Explanation, Moment, Question, triggered_ms
 from headgate.errors import HeadgateError
 from headgate.kafka.internal_topics import Topics
 from headgate.model.messages import DecisionRecord
@@ -33,16 +33,18 @@ def explain(
     home: Annotated[Path | None, typer.Option(help="Instead of FILE: a folder that `demo --home` kept.")] = None,
     last: Annotated[
         int | None,
-        typer.Option(help="How many decisions: the newest ones. Default 3, or 1 with --at.", min=1, max=MOST),
+        typer.Option(help="How many: the newest decisions, alerts, and what was kept. Default 3.", min=1, max=MOST),
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
             help="Instead of now: a time such as 2026-03-01T12:30 (UTC unless it names another zone), or how long ago, "
-            "such as 15min. Shows the decision in force then.",
+            "such as 15min. Shows the decision in force then: the newest that was carried out; with --last, whatever "
+            "was looked at up to then.",
             metavar="TIME",
         ),
     ] = None,
+    dry_runs: Annotated[bool, typer.Option("--dry-runs", help="What dry runs would have decided, instead.")] = False,
     output: Annotated[Output, typer.Option(help="text for people, json for programs.")] = Output.text,
 ) -> None:
     """Why each decision was taken, what lost against it, what it moved, how long it took and what came of it.
@@ -57,10 +59,10 @@ def explain(
     check_it_ran(pipeline)
     tables = [table.name for table in pipeline.tables]
     explainer = Explainer(librdkafka_settings(pipeline), Topics(pipeline.name), tables)
-    count = last or (3 if at is None else 1)
-    answer = explainer.explain(count, None if at_s is None else 1000 * at_s, 1000 * now_s)
+    count = last or (3 if at is None else None)
+    answer = explainer.explain(Question(count, None if at_s is None else 1000 * at_s, dry_runs), 1000 * now_s)
     found = answer.explained
-    if (found or output is Output.json) and (said := left_out(answer, count, last is not None, at is not None)):
+    if (found or output is Output.json) and (said := left_out(answer, count or 1, last is not None, at is not None)):
         typer.echo(said, err=True)
     if output is Output.json:
         typer.echo(json.dumps([as_json(one) for one in found], indent=2))
@@ -70,8 +72,9 @@ def explain(
         if answer.unread:
             raise HeadgateError(f"no decision of pipeline {pipeline.name}{when} can be read: {_unread(answer.unread)}")
         raise HeadgateError(
-            f"pipeline {pipeline.name} took no decision{when} that its journal still holds: a controller decides once "
-            f"there is something to change; see what it does now with: headgate status FILE --once"
+            f"pipeline {pipeline.name} {'rehearsed' if dry_runs else 'took'} no decision{when} that its journal still "
+            "holds: a controller decides once there is something to change; see what it does now with: headgate status "
+            "FILE --once"
         )
     console = Console()
     for one in found:

@@ -8,7 +8,7 @@ from headgate.controller.ports import DRY_RUN, Channel, Clock
 from headgate.controller.reassign import Change
 from headgate.controller.settings import Settings
 from headgate.model import Assignment, TopicPartition
-from headgate.model.messages import ConsumerState
+from headgate.model.messages import ConsumerLeft, ConsumerState
 from headgate.policies import Policy
 from headgate.policies.believing import Believing
 
@@ -26,6 +26,8 @@ class DryRun:
         self._measurements = Measurements(channel, clock, settings.slot_s)
         self._listen_until_s = clock.now_s() + settings.heartbeat_deadline_s
         self._states: dict[int, ConsumerState] = {}
+        self._heard_s: dict[int, float] = {}
+        """When each of them spoke last."""
         self._watching_since_s = clock.now_s()
         self._believing = Believing(settings.consumer_capacity_bytes_per_s)
         self.assignment: Assignment | None = None
@@ -37,13 +39,10 @@ class DryRun:
             self._clock.wait(self._settings.poll_s)
 
     def step(self) -> None:
-        for event in self._channel.events():
-            if isinstance(event, ConsumerState):
-                known = self._states.get(event.consumer_id)
-                if known is None or event.started_at_ms >= known.started_at_ms:
-                    self._states[event.consumer_id] = event
+        now = self._clock.now_s()
+        self._hear(now)
         self._measurements.refresh()
-        measurement, now = self._measurements.newest, self._clock.now_s()
+        measurement = self._measurements.newest
         if self.assignment is None:
             if now < self._listen_until_s:
                 return
@@ -75,6 +74,18 @@ class DryRun:
             timings = Timings(seen.age_s + measurement.window_s, self._clock.now_s() - now)
             self._journal.decided(change, DRY_RUN, timings, change.plan.create, change.plan.delete)
         self.assignment, self._watching_since_s = following, now
+
+    def _hear(self, now: float) -> None:
+        """Who is gone says no more what consumers can do."""
+        for event in self._channel.events():
+            known = self._states.get(event.consumer_id)
+            if isinstance(event, ConsumerState) and (known is None or event.started_at_ms >= known.started_at_ms):
+                self._states[event.consumer_id], self._heard_s[event.consumer_id] = event, now
+            elif isinstance(event, ConsumerLeft) and known is not None and known.incarnation == event.incarnation:
+                del self._states[event.consumer_id]
+        silent = [n for n in self._states if now - self._heard_s[n] > self._settings.heartbeat_deadline_s]
+        for consumer_id in silent:
+            del self._states[consumer_id]
 
 
 def shown_owners(states: dict[int, ConsumerState]) -> Assignment:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.controller.ports import STARTED
+from headgate.controller.ports import ALERT, APPLIED, DRY_RUN, STARTED
 from headgate.kafka.channel import Last, Received, Tail
 from headgate.kafka.internal_topics import Topics
 from headgate.lake.latency import merge_quantiles
@@ -66,10 +66,28 @@ def triggered_ms(decision: DecisionRecord) -> int:
     return decision.at_ms - round(_MS * (decision.decide_s + decision.ready_s + decision.handover_s))
 
 
-def newest(decisions: Iterable[DecisionRecord], count: int, at_ms: float | None) -> tuple[DecisionRecord, ...]:
-    """The last `count` decisions taken up to a time, oldest first; a controller that only started decided nothing."""
-    taken = [d for d in decisions if d.outcome != STARTED and (at_ms is None or triggered_ms(d) <= at_ms)]
-    return tuple(sorted(taken, key=lambda d: d.at_ms)[-count:])
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which decisions are asked about."""
+
+    count: int | None
+    """The newest so many; None is the one in force, however much was looked at and kept since."""
+    at_ms: float | None = None
+    """As they were then; None is now."""
+    rehearsed: bool = False
+    """Those of dry runs, and not those of controllers in charge."""
+
+    def chosen(self, decisions: Iterable[DecisionRecord]) -> tuple[DecisionRecord, ...]:
+        """Oldest first. A controller that only started decided nothing."""
+        of_interest = (d for d in decisions if d.outcome != STARTED and (d.outcome == DRY_RUN) is self.rehearsed)
+        taken = (d for d in of_interest if self.at_ms is None or triggered_ms(d) <= self.at_ms)
+        ordered = sorted(taken, key=lambda d: d.at_ms)
+        if self.count is not None:
+            return tuple(ordered[-self.count :])
+        return tuple([d for d in ordered if d.outcome == APPLIED or (self.rehearsed and d.trigger != ALERT)][-1:])
+
+    def is_answered(self, found: Sequence[DecisionRecord]) -> bool:
+        return len(found) >= (self.count or 1)
 
 
 def moment(
@@ -115,27 +133,27 @@ class Explainer:
         self._topics = topics
         self._tables = tuple(tables)
 
-    def explain(self, count: int, at_ms: float | None, now_ms: float) -> Answer:
-        """The last `count` decisions taken up to `at_ms`, or up to now, oldest first."""
+    def explain(self, question: Question, now_ms: float) -> Answer:
         tail = Tail(self._settings, {(self._topics.decisions, 0): Last(MOST)})
         try:
             received = tail.read_to_end()
-            found, unread = newest(_decisions(received), count, at_ms), tail.passed_over[self._topics.decisions]
-            if len(found) < count and len(received) + unread >= MOST:  # the journal is longer than that
-                found, unread = self._further_back(tail, count, now_ms if at_ms is None else at_ms)
+            found, unread = question.chosen(_decisions(received)), tail.passed_over[self._topics.decisions]
+            if not question.is_answered(found) and len(received) + unread >= MOST:  # the journal is longer than that
+                found, unread = self._further_back(tail, question, now_ms)
             return Answer(tuple(self._explanation(tail, d, now_ms) for d in found), unread)
         finally:
             tail.close()
 
-    def _further_back(self, tail: Tail, count: int, at_ms: float) -> tuple[tuple[DecisionRecord, ...], int]:
+    def _further_back(self, tail: Tail, question: Question, now_ms: float) -> tuple[tuple[DecisionRecord, ...], int]:
         """Before the newest ones: looks around that time, ever wider. Also how much of it could not be read."""
+        at_ms = now_ms if question.at_ms is None else question.at_ms
         found: tuple[DecisionRecord, ...] = ()
         topic, unread = self._topics.decisions, 0
         for span_ms in _SPANS_MS:
             before = tail.passed_over[topic]
             past = tail.read_between(topic, max(0.0, at_ms - span_ms), at_ms + _LONGEST_MS)
-            found, unread = newest(_decisions(past), count, at_ms), tail.passed_over[topic] - before
-            if len(found) >= count:
+            found, unread = question.chosen(_decisions(past)), tail.passed_over[topic] - before
+            if question.is_answered(found):
                 break
         return found, unread
 

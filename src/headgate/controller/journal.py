@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from headgate.controller.observing import capacities
-from headgate.controller.ports import STARTED, Channel, Clock
+from headgate.controller.ports import ALERT, STARTED, Channel, Clock
 from headgate.controller.reassign import Change
 from headgate.controller.settings import Settings
 from headgate.model import Alert, Assignment
@@ -101,14 +101,14 @@ class Journal:
         _say(record)
         self._channel.record(record)
 
-    def alert(self, alerts: Iterable[Alert], assignment: Assignment, outcome: str = "alert") -> None:
+    def alert(self, alerts: Iterable[Alert], assignment: Assignment, outcome: str = ALERT) -> None:
         """Writes down those alerts that are news; called with all that hold now, again and again."""
         now = self._clock.now_s()
         self._told_s = {a: at for a, at in self._told_s.items() if now - at <= self._settings.alert_quiet_s}
         for alert in alerts:
             if alert.about not in self._told_s:
                 log.warning("%s", alert.text)
-                self._write("alert", alert.text, outcome, assignment, (alert.text,))
+                self._write(ALERT, alert.text, outcome, assignment, (alert.text,))
             self._told_s[alert.about] = now
 
     def _write(

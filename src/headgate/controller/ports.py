@@ -24,6 +24,8 @@ Ledgers = Mapping[str, Mapping[TopicPartition, int]]
 
 APPLIED = "applied"
 DRY_RUN = "dry-run"
+ALERT = "alert"
+"""Trigger of records that only tell an alert."""
 STARTED = "started"
 """Outcome of the record a controller opens its journal with; it tells older controllers of the pipeline to end."""
 

@@ -19,8 +19,9 @@ from headgate.errors import ConfigError, ConsumerError, HeadgateError, KafkaUnav
 from headgate.fleet import Fleet
 from headgate.home_folder import using
 from headgate.kafka.build_info import show_build
+from headgate.kafka.channel import END, Tail
 from headgate.kafka.internal_topics import Topics, ensure_topics
-from headgate.kafka.monitor import build_monitor, last_measurement
+from headgate.kafka.monitor import build_monitor
 from headgate.lake.committer import Committer
 from headgate.lake.turns import Turns
 from headgate.lake.upkeep import Maintainer
@@ -32,6 +33,8 @@ ROLES = ("monitor", "controller", "committer")
 _STOP_S = 60.0
 _MOST_RESTARTS = 5
 _RESTARTS_FORGOTTEN_S = 600.0
+_POLLS_MISSED, _POLL_TAKES_S = 3, 2.0
+"""Who missed so many polls in a row, and what one may take, measures no more."""
 
 
 class SharedSession:
@@ -127,15 +130,10 @@ class Service:
             if self._pipeline.lake.maintain_every_s is not None:
                 self._launch("maintainer", Maintainer(self._pipeline, turns).run)
         if "monitor" in self._roles:
-            if self._dry_run and self._is_measured():
-                log.info("the pipeline's own monitor is at work; the dry run goes by what it measures")
-            else:
-                self._launch("monitor", lambda stop: build_monitor(self._pipeline, self._settings).run(stop))
+            self._launch("monitor", self._measure_beside if self._dry_run else self._measure)
         if "controller" in self._roles:
             if self._dry_run:
-                self._launch(
-                    "dry run", lambda stop: dry_run_of(self._pipeline, channel_of(self._pipeline), stop).run(stop)
-                )
+                self._launch("dry run", self._rehearse)
             else:
                 self._fleet = build_fleet(self._pipeline, self._session)
                 self._launch("controller", self._control)
@@ -150,11 +148,32 @@ class Service:
                 raise
         return serve(0, pipeline.metrics_address, pipeline.home, pipeline.name, part)
 
-    def _is_measured(self) -> bool:
-        """Whether the pipeline's own monitor is at work: with a dry run's beside it all would be measured twice."""
-        admin, topics = AdminClient(dict(self._settings)), Topics(self._pipeline.name)
-        last = last_measurement(self._settings, admin, topics)
-        return last is not None and time.time() - last.at_ms / 1000 <= self._pipeline.controller.stale_after_s
+    def _measure(self, stop: threading.Event) -> None:
+        build_monitor(self._pipeline, self._settings).run(stop)
+
+    def _measure_beside(self, stop: threading.Event) -> None:
+        """A dry run measures where nobody else does, and from when on nobody else does any more."""
+        tail = Tail(self._settings, {(Topics(self._pipeline.name).measurements, 0): END})
+        try:
+            heard_s, told = time.monotonic(), False
+            while time.monotonic() - heard_s < _POLLS_MISSED * self._pipeline.monitor.poll_s + _POLL_TAKES_S:
+                if stop.is_set():
+                    return
+                if tail.poll(0.2):
+                    heard_s = time.monotonic()
+                    if not told:
+                        log.info("the pipeline's own monitor is at work; the dry run goes by what it measures")
+                    told = True
+        finally:
+            tail.close()
+        self._measure(stop)
+
+    def _rehearse(self, stop: threading.Event) -> None:
+        channel = channel_of(self._pipeline)
+        try:
+            dry_run_of(self._pipeline, channel, stop).run(stop)
+        finally:
+            channel.close()
 
     def _control(self, stop: threading.Event) -> None:
         assert self._fleet is not None
