@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -513,6 +513,41 @@ def test_a_topic_that_is_gone_does_not_keep_the_group_s_offsets_from_following(
 
         eventually(mirrored, "the group's offset")
         assert "cannot mirror" not in caplog.text
+
+
+class LateGroup:
+    """A mirror whose coordinator does not answer until it is told to."""
+
+    def __init__(self) -> None:
+        self.answers = False
+        self.asked: list[dict[TopicPartition, int]] = []
+
+    def ask(self, positions: Mapping[TopicPartition, int]) -> None:
+        self.asked.append(dict(positions))
+
+    def is_written(self, patience_s: float) -> bool:
+        return self.answers
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_commits_go_on_while_nobody_answers_for_the_group_and_it_follows_later(
+    broker: EmbeddedKafka, tmp_path: Path, spark: SparkSession
+) -> None:
+    with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}) as run:
+        group = LateGroup()
+        committer = Committer(run.pipeline, run.settings, mirror=group)
+        mine = TopicPartition(run.topic("t"), 0)
+        for start in (0, 1, 2):
+            announcement = made(run, 0, start, start + 1)
+            send(run, announcement)
+            assert settle(run, committer, announcement)[announcement.id].accepted
+        assert ledger(run) == {0: 3}
+        assert group.asked == [{mine: 1}]
+        group.answers = True
+        committer.turn()
+        assert group.asked == [{mine: 1}, {mine: 3}]
 
 
 def test_a_table_that_is_gone_from_the_catalog_is_told_and_not_made_again_until_a_person_says_so(

@@ -498,6 +498,31 @@ def test_a_round_in_which_a_table_failed_does_not_count_as_done(tmp_path: Path) 
     assert done_at_s() > well_s
 
 
+def test_who_starts_anew_more_often_than_rounds_are_due_has_rounds_all_the_same(tmp_path: Path) -> None:
+    def waits(asked_to_stop_after: int) -> list[float]:
+        """What each life waits for its rounds."""
+        waited: list[float] = []
+
+        class Stop(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                waited.append(timeout or 0.0)
+                return len(waited) > asked_to_stop_after
+
+        Maintainer(lake.pipeline).run(Stop())
+        return waited
+
+    lake = Lake(tmp_path, maintain_every_s="1 d")
+    day_s, mark = 86_400.0, lake.pipeline.home / "maintained"
+    assert waits(0) == [pytest.approx(day_s, abs=60)]
+    began_s = mark.stat().st_mtime - 23 * 3600
+    os.utime(mark, (began_s, began_s))  # 23 hours pass
+    assert waits(0) == [pytest.approx(3600, abs=60)]
+    os.utime(mark, (began_s - day_s, began_s - day_s))
+    assert waits(1) == [60.0, day_s], "soon, and a day later"
+    assert mark.stat().st_mtime > began_s, "a round went well"
+    assert waits(0) == [pytest.approx(day_s, abs=60)]
+
+
 def test_on_a_schedule_it_works_beside_the_committer(tmp_path: Path) -> None:
     lake = Lake(tmp_path, maintain_every_s="10 ms")
     lake.commit(6)

@@ -102,7 +102,8 @@ def test_a_pipeline_is_examined_and_its_decisions_explained_before_while_and_aft
 
     # Another program moves the group's offsets: said, with both numbers, and no reason to fail.
     mirror = GroupMirror(librdkafka_settings(pipeline), pipeline.group)
-    mirror.write({partitions[0]: 3})
+    mirror.ask({partitions[0]: 3})
+    assert mirror.is_written(5)
     mirror.close()
     code, found, said = verdicts(file)
     assert found["group"] == "warn"

@@ -23,6 +23,8 @@ _NO_ID = str(Uuid(0, 0))
 
 _IN_ONE_REQUEST = 250
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_ANSWER_S = 5.0
+"""For the offsets of a group to be written."""
 
 
 def partitions_where(
@@ -208,7 +210,13 @@ def written_at_ms(
 class Mirror(Protocol):
     """Where a committer tells how far the lake is, for others than Headgate."""
 
-    def write(self, positions: Mapping[TopicPartition, int]) -> None: ...
+    def ask(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Has these written, and forgets what was asked before."""
+        ...
+
+    def is_written(self, patience_s: float) -> bool:
+        """Whether what was asked last is written by now. KafkaUnavailable if it was refused, or took too long."""
+        ...
 
     def close(self) -> None: ...
 
@@ -216,8 +224,11 @@ class Mirror(Protocol):
 class NoMirror:
     """For a lake that is thrown away: nobody's lag may follow it."""
 
-    def write(self, positions: Mapping[TopicPartition, int]) -> None:
+    def ask(self, positions: Mapping[TopicPartition, int]) -> None:
         """Tells nobody."""
+
+    def is_written(self, patience_s: float) -> bool:
+        return True
 
     def close(self) -> None:
         """Nothing is open."""
@@ -233,29 +244,40 @@ class GroupMirror:
     def __init__(self, settings: Mapping[str, Any], group: str) -> None:
         self._group = group
         self._answers: list[tuple[KafkaError | None, dict[tuple[str, int], int]]] = []
+        self._wanted: dict[tuple[str, int], int] = {}
+        self._answer_by_s = 0.0
         self._consumer = Consumer(
             {**settings, "group.id": group, "enable.auto.commit": False, "on_commit": self._committed}
         )
 
-    def write(self, positions: Mapping[TopicPartition, int], deadline_s: float = 5.0) -> None:
-        """Raises KafkaUnavailable unless the brokers have them now; those of topics that are gone count as had."""
-        wanted = {(p.topic, p.partition): offset for p, offset in positions.items()}
+    def ask(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._wanted = {(p.topic, p.partition): offset for p, offset in positions.items()}
         self._answers.clear()
-        until = time.monotonic() + deadline_s
+        self._answer_by_s = time.monotonic() + _ANSWER_S
+        offsets = [KafkaTopicPartition(*at, offset) for at, offset in sorted(self._wanted.items())]
         try:
-            offsets = [KafkaTopicPartition(*at, offset) for at, offset in sorted(wanted.items())]
             self._consumer.commit(offsets=offsets, asynchronous=True)
-            while time.monotonic() < until:
-                self._consumer.poll(0.05)
-                for error, offsets_of_answer in self._answers:
-                    if offsets_of_answer != wanted:
-                        continue  # a late answer to an earlier one
-                    if error is None:
-                        return
-                    raise KafkaUnavailable(f"cannot mirror offsets to group {self._group}: {error.str()}")
         except KafkaException as error:
-            raise KafkaUnavailable(f"cannot mirror offsets to group {self._group}: {error.args[0].str()}") from error
-        raise KafkaUnavailable(f"cannot mirror offsets to group {self._group}: no answer within {deadline_s:g} s")
+            raise self._unavailable(error.args[0].str()) from error
+
+    def is_written(self, patience_s: float) -> bool:
+        """Offsets of topics that are gone count as written."""
+        until = time.monotonic() + patience_s
+        while True:
+            self._consumer.poll(min(0.05, patience_s))
+            for error, offsets in self._answers:
+                if offsets == self._wanted:  # others are late answers to an earlier one
+                    if error is not None:
+                        raise self._unavailable(error.str())
+                    return True
+            now = time.monotonic()
+            if now >= self._answer_by_s:
+                raise self._unavailable(f"no answer within {_ANSWER_S:g} s")
+            if now >= until:
+                return False
+
+    def _unavailable(self, why: str) -> KafkaUnavailable:
+        return KafkaUnavailable(f"cannot mirror offsets to group {self._group}: {why}")
 
     def _committed(self, error: KafkaError | None, partitions: list[KafkaTopicPartition]) -> None:
         failures = [p.error for p in partitions if p.error is not None] or ([error] if error is not None else [])

@@ -47,7 +47,9 @@ _PATIENCE_S = 1.0
 _LAST_PATIENCE_S = 15.0
 """For each of the last turns."""
 _MIRROR_REST_S = 10.0
-"""After the group's offsets could not be written. They are a mirror, and nothing waits for them."""
+"""After the group's offsets could not be written."""
+_MIRROR_SHARE = 0.2
+"""Of a turn's patience, what it has for the group's offsets. They are a mirror, and nothing else waits for them."""
 
 
 class Committer:
@@ -77,6 +79,8 @@ class Committer:
         self._topic_ids: dict[str, str] = {}
         self._group: Mirror = mirror or GroupMirror(self._settings, pipeline.group)
         self._mirrored: dict[TopicPartition, int] = {}
+        self._to_mirror: dict[TopicPartition, int] = {}
+        """The group was asked to take these."""
         self._mirror_rests_until = 0.0
 
     def run(self, stop: threading.Event) -> None:
@@ -145,7 +149,7 @@ class Committer:
         self._begin(every_s)
         self._settle_within(patience_s)
         self._complain_of_slow_ones()
-        self._mirror()
+        self._mirror(_MIRROR_SHARE * patience_s)
 
     def _look(self, patience_s: float) -> None:
         """The ledgers as they are when this committer begins."""
@@ -270,8 +274,22 @@ class Committer:
             log.debug("commit to %s", state.name, exc_info=True)
             raise LakeError(f"cannot commit to {state.name}: {error!r}; trying again") from error
 
-    def _mirror(self) -> None:
-        """The group's offsets in Kafka follow the lake; with several tables per topic, the slowest one counts."""
+    def _mirror(self, patience_s: float) -> None:
+        """The group's offsets in Kafka follow the lake."""
+        try:
+            while self._to_mirror or self._ask_group():
+                if not self._group.is_written(patience_s):
+                    return
+                self._mirrored |= self._to_mirror
+                self._to_mirror = {}
+                reach("commit.mirrored")
+        except KafkaUnavailable as error:
+            self._to_mirror = {}
+            self._mirror_rests_until = time.monotonic() + _MIRROR_REST_S
+            log.warning("%s; tried again in %g s", error, _MIRROR_REST_S)
+
+    def _ask_group(self) -> bool:
+        """Whether there was anything to ask. With several tables per topic, the slowest one counts."""
         positions: dict[TopicPartition, int] = {}
         for state in self._tables.values():
             if state.last is None or not state.last.exists:
@@ -281,11 +299,7 @@ class Committer:
                     positions[partition] = min(following, positions.get(partition, following))
         changed = {p: at for p, at in positions.items() if self._mirrored.get(p) != at}
         if not changed or time.monotonic() < self._mirror_rests_until:
-            return
-        try:
-            self._group.write(changed)
-            self._mirrored.update(changed)
-            reach("commit.mirrored")
-        except KafkaUnavailable as error:
-            self._mirror_rests_until = time.monotonic() + _MIRROR_REST_S
-            log.warning("%s; tried again in %g s", error, _MIRROR_REST_S)
+            return False
+        self._group.ask(changed)
+        self._to_mirror = changed
+        return True

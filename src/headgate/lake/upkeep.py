@@ -27,9 +27,13 @@ _EXPIRED = Counter("headgate_expired_snapshots_total", "Snapshots forgotten by u
 _SWEPT = Counter("headgate_swept_bytes_total", "Bytes of files that no table referred to, deleted", ["table"])
 _DONE = Gauge(
     "headgate_maintenance_timestamp_seconds",
-    "When the last scheduled round of upkeep ended in which no table failed; before the first, when the schedule began",
+    "When the last scheduled round of upkeep ended in which no table failed; before the first, when the schedule "
+    "began. At the start of a process no more than two intervals ago",
 )
 _EVERY = Gauge("headgate_maintenance_interval_seconds", "Time between rounds of upkeep; 0 without a schedule")
+
+_SETTLE_S = 60.0
+"""A pipeline that has just been started has other things to do first."""
 
 Progress = Callable[[Compaction, Compaction], None]
 
@@ -82,7 +86,10 @@ def maintain(
 
 
 class Maintainer:
-    """Rounds of upkeep every `lake.maintain_every_s`, the first after that long; failures wait for the next round."""
+    """Rounds of upkeep every `lake.maintain_every_s`; failures wait for the next round.
+
+    When the last one was is remembered in the pipeline's home: who starts anew every day has rounds every day, too.
+    """
 
     def __init__(self, pipeline: Pipeline, turns: Turns | None = None) -> None:
         """`turns` are shared with the committer of the same process, if there is one."""
@@ -90,15 +97,20 @@ class Maintainer:
         self._turns = turns
         self._catalog: Catalog | None = None
         """Opened when it is first needed: one that is down then is waited for."""
+        self._mark = pipeline.home / "maintained"
+        """Touched after each round in which no table failed, and before the first."""
 
     def run(self, stop: threading.Event) -> None:
         every_s = self._pipeline.lake.maintain_every_s
         if every_s is None:
             return
         _EVERY.set(every_s)
-        _DONE.set(time.time())
-        while not stop.wait(every_s):
+        now_s, last_s = time.time(), self._last_s()
+        _DONE.set(max(last_s, now_s - 2 * every_s))  # that it was stopped for long is no failure
+        wait_s = min(every_s, max(_SETTLE_S, last_s + every_s - now_s))
+        while not stop.wait(wait_s):
             self.round(stop)
+            wait_s = every_s
 
     def round(self, stop: threading.Event) -> None:
         lake, failed = self._pipeline.lake, False
@@ -120,4 +132,19 @@ class Maintainer:
                     done.compaction.files, done.compaction.into, len(done.sweep.orphans),
                 )  # fmt: skip
         if not failed:
+            self._remember()
             _DONE.set(time.time())
+
+    def _last_s(self) -> float:
+        try:
+            return self._mark.stat().st_mtime
+        except FileNotFoundError:
+            self._remember()
+            return time.time()
+
+    def _remember(self) -> None:
+        try:
+            self._mark.parent.mkdir(parents=True, exist_ok=True)
+            self._mark.touch()
+        except OSError as error:
+            log.warning("cannot remember in %s when upkeep was done: %s", self._mark, error)
