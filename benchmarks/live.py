@@ -103,11 +103,22 @@ def committed_files(pipeline: Pipeline) -> list[tuple[str, int]]:
 
 
 def ages_s(files: Sequence[tuple[str, int]], first_ms: int, last_ms: int) -> npt.NDArray[np.float64]:
-    """How old each record produced in this span was when it was committed."""
-    found = []
+    """How old each record produced in this span was when it was committed. HeadgateError unless all of them were: what
+    hangs must not make the others look fresh."""
+    parts, offsets, produced, committed_at = [], [], [], []
     for path, committed_ms in files:
-        stamps = pq.read_table(path.removeprefix("file://").removeprefix("file:"), columns=["_timestamp"])
-        produced_ms = stamps["_timestamp"].cast("timestamp[ms]", safe=False).cast("int64").to_numpy()
-        inside = produced_ms[(produced_ms >= first_ms) & (produced_ms < last_ms)]
-        found.append((committed_ms - inside) / 1000)
-    return np.concatenate(found)
+        rows = pq.read_table(
+            path.removeprefix("file://").removeprefix("file:"), columns=["_kafka_partition", "_offset", "_timestamp"]
+        )
+        parts.append(rows["_kafka_partition"].to_numpy())
+        offsets.append(rows["_offset"].to_numpy())
+        produced.append(rows["_timestamp"].cast("timestamp[ms]", safe=False).cast("int64").to_numpy())
+        committed_at.append(np.full(len(rows), committed_ms))
+    part, offset, produced_ms = np.concatenate(parts), np.concatenate(offsets), np.concatenate(produced)
+    for partition in np.unique(part):
+        mine = np.sort(offset[part == partition])
+        if mine[-1] - mine[0] + 1 != len(mine) or produced_ms[part == partition].max() < last_ms:
+            raise HeadgateError(f"records of partition {partition} did not land in time; nothing was measured")
+    inside = (produced_ms >= first_ms) & (produced_ms < last_ms)
+    ages: npt.NDArray[np.float64] = (np.concatenate(committed_at) - produced_ms)[inside] / 1000
+    return ages

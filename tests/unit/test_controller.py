@@ -29,6 +29,7 @@ from headgate.model.messages import (
     StopConsuming,
 )
 from headgate.packing.modified_any_fit import ModifiedWorstFit
+from headgate.policies.kubernetes import Hpa
 from headgate.policies.sentinel import Sentinel
 
 A, B, C, D = (TopicPartition("t", n) for n in range(4))
@@ -604,6 +605,25 @@ def test_an_oversize_partition_does_not_send_the_controller_into_a_loop() -> Non
     world.run(running, 300)
     assert len(decisions(world)) == 1
     assert world.owned() == {1: {A}, 2: {B}}
+
+
+def test_why_a_policy_that_weighs_at_every_look_changes_nothing_is_written_down_once_for_each_size_it_wants() -> None:
+    """Six partitions of 50 records/s, then of 20; a replica is to be busy to 70 of 100. Measurements are of a minute,
+    so a group of five goes down to two by and by; within five minutes the HPA does none of it."""
+    parts = [TopicPartition("t", n) for n in range(6)]
+    world = VirtualPipeline(dict.fromkeys(parts, 5000.0))
+    policy = Hpa(capacity_records_per_s=100.0)
+    running = Controller(policy, world.channel, world.fleet, world.clock, Settings(20_000.0, 15_000.0))
+    world.run(running, 300)
+    world.rates = dict.fromkeys(parts, 2000.0)
+    world.run(running, 280)
+    kept = [r for r in world.channel.records if r.outcome == "kept"]
+    assert [(r.inputs["wanted"], r.consumers_before, r.consumers_after) for r in kept] == [
+        (4, 5, 5),
+        (3, 5, 5),
+        (2, 5, 5),
+    ]
+    assert {r.rejected[0].partition(": ")[2] for r in kept} == {"the stabilisation window is not over"}
 
 
 def test_a_dry_run_writes_decisions_down_and_sends_nothing() -> None:

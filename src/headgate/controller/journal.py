@@ -46,9 +46,11 @@ class Journal:
         self._write("", "the controller started", STARTED, Assignment())
 
     def kept(self, change: Change) -> None:
-        """Something fired and nothing changes. Written down if that is news; timeouts fire again and again."""
+        """Something was weighed and nothing changes. Written down if that is news: timeouts fire again and again, and
+        some policies weigh at every look."""
         decision, now = change.decision, self._clock.now_s()
-        about = (decision.trigger, len(change.current), decision.inputs.get("needed_consumers"))
+        needed = decision.inputs.get("needed_consumers", decision.inputs.get("wanted"))
+        about = (decision.trigger, len(change.current), needed)
         known = {a: at for a, at in self._kept_s.items() if now - at <= self._settings.kept_quiet_s}
         if about not in known:
             self.decided(change, KEPT, Timings(measure_s=change.seen.age_s + change.window_s))
@@ -147,7 +149,7 @@ def _listed(assignment: Assignment) -> tuple[ConsumerPartitions, ...]:
 def _say(record: DecisionRecord) -> None:
     """One line per decision; with --log-format json its numbers are fields."""
     log.info(
-        "decision %d (%s): %s; %s", record.number, record.trigger, record.reason, record.outcome,
+        "decision %d (%s): %s; %s", record.number, record.trigger or "looked", record.reason, record.outcome,
         extra={
             "decision": {
                 "number": record.number,

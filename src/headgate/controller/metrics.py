@@ -34,7 +34,9 @@ _CROWDING = PartGauge(
     "headgate_crowding_factor", "How much more consumers would do if they shared no cores or disk; 1 if they do not"
 )
 _PAUSE = PartGauge(
-    "headgate_move_pause_seconds", "How long a move keeps a partition from being read, 99th percentile of the newest"
+    "headgate_move_pause_seconds",
+    "How long a partition that moves has no owner, from one acknowledgement to the other; 99th percentile of the "
+    "newest moves",
 )
 _LAG = Gauge(
     "headgate_lag_records", "Records in Kafka, by the newest measurement, that the table does not hold yet", ["table"]

@@ -79,6 +79,8 @@ class Sentinel:
             idle = by_readiness(self._idle(), self._roster)
             following = reassign(decision, self._assignment, idle, self._roster.free_id)
             change = Change(seen, decision, self._assignment, following, measurement.window_s, now)
+        elif decision.rejected:
+            self._journal.kept(Change(seen, decision, self._assignment, self._assignment, measurement.window_s, now))
         if change is None or change.plan.is_empty:  # only now is it certain that nobody idle is needed
             self._keep_spares()
         return change
