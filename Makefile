@@ -1,4 +1,4 @@
-# One command per habit. `make demo` and `make test` need Python 3.11+, Java 17+ and git, and make the rest themselves.
+# One command per habit. `make demo` and `make test` need Python 3.11+, Java 17 or 21 and git, and make the rest themselves.
 
 PYTHON ?= python3
 VENV := .venv
@@ -59,7 +59,7 @@ $(INSTALLED): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "headgate: Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version 2>&1); install it, or run make PYTHON=/path/to/python3.11"; exit 1; }
 	@command -v java >/dev/null || test -n "$$JAVA_HOME" || \
-		{ echo "headgate: Java 17 or newer is needed and not on the PATH; install a JDK or JRE (Debian: apt-get install openjdk-17-jre-headless)"; exit 1; }
+		{ echo "headgate: Java 17 or 21 is needed and not on the PATH; install a JDK or JRE (Debian: apt-get install openjdk-17-jre-headless)"; exit 1; }
 	@test $$(df -Pk . | awk 'NR==2 {print $$4}') -gt 3000000 || \
 		{ echo "headgate: less than 3 GB of disk is free here; the set-up needs that much"; exit 1; }
 	@echo "setting up $(VENV) (once, a minute or two)"

@@ -22,6 +22,9 @@ from headgate.file_lock import locked
 Progress = Callable[[str], None]
 
 MIN_JAVA_VERSION = 17
+TOO_NEW_JAVA_VERSION = 24
+"""From here on Java has no `Subject.getSubject` any more, which the Hadoop that comes with PySpark 4.0 calls."""
+_INSTALL = "install Java 17 or 21"
 FREE_DISK_BYTES = 300 * 1024**2
 """Kafka's jars take 43 MB, Iceberg's runtime 45 MB, and Ivy keeps a second copy of each."""
 LOCK_DEADLINE_S = 900.0
@@ -132,14 +135,14 @@ def java() -> Path:
     """The Java to run: $JAVA_HOME's, else the one on PATH."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    install = f"install Java {MIN_JAVA_VERSION} or newer (for example OpenJDK {MIN_JAVA_VERSION})"
     if found is None and home:
-        raise SetupError(f"there is no bin/java in JAVA_HOME ({home}): correct JAVA_HOME, or unset it and {install}")
+        raise SetupError(f"there is no bin/java in JAVA_HOME ({home}): correct JAVA_HOME, or unset it and {_INSTALL}")
     if found is None:
-        raise SetupError(f"Java was not found: {install} and put it on PATH or set JAVA_HOME")
+        raise SetupError(f"Java was not found: {_INSTALL} and put it on PATH or set JAVA_HOME")
     version = _java_version(found)
-    if version < MIN_JAVA_VERSION:
-        raise SetupError(f"{found} is Java {version}, too old: {install} and put it first on PATH or set JAVA_HOME")
+    if not MIN_JAVA_VERSION <= version < TOO_NEW_JAVA_VERSION:
+        wrong = "too old" if version < MIN_JAVA_VERSION else "too new for Spark"
+        raise SetupError(f"{found} is Java {version}, {wrong}: {_INSTALL} and put it first on PATH or set JAVA_HOME")
     return Path(found)
 
 
@@ -148,11 +151,11 @@ def _java_version(executable: str) -> int:
     try:
         ran = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SetupError(f"{executable} cannot be run ({error}): install Java {MIN_JAVA_VERSION} or newer") from error
+        raise SetupError(f"{executable} cannot be run ({error}): {_INSTALL}") from error
     # Until Java 8 the number that matters came second: "1.8.0_392".
     said = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
     if said is None:
-        raise SetupError(f"{executable} -version names no version: install Java {MIN_JAVA_VERSION} or newer")
+        raise SetupError(f"{executable} -version names no version: {_INSTALL}")
     return int(said[1])
 
 

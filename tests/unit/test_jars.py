@@ -28,22 +28,33 @@ def only_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_missing_java_says_what_to_install(only_path: Path) -> None:
-    with pytest.raises(SetupError, match="Java was not found: install Java 17 or newer"):
+    with pytest.raises(SetupError, match="Java was not found: install Java 17 or 21"):
         jars.java()
 
 
-@pytest.mark.parametrize(("said", "meant"), [("1.8.0_392", "8"), ("11.0.21", "11"), ("16-ea", "16")])
-def test_too_old_java_says_which_version_was_found(only_path: Path, said: str, meant: str) -> None:
+@pytest.mark.parametrize(
+    ("said", "meant", "wrong"),
+    [
+        ("1.8.0_392", "8", "too old"),
+        ("11.0.21", "11", "too old"),
+        ("16-ea", "16", "too old"),
+        ("24", "24", "too new for Spark"),
+        ("25-ea", "25", "too new for Spark"),
+    ],
+)
+def test_java_that_does_not_fit_says_which_version_was_found(
+    only_path: Path, said: str, meant: str, wrong: str
+) -> None:
     program = put_java(only_path, said)
     with pytest.raises(SetupError) as refused:
         jars.java()
     message = str(refused.value)
-    assert f"{program} is Java {meant}, too old: install Java 17 or newer" in message
+    assert f"{program} is Java {meant}, {wrong}: install Java 17 or 21" in message
     assert "\n" not in message
 
 
-@pytest.mark.parametrize("version", ["17.0.15", "21", "25-ea"])
-def test_new_enough_java_on_the_path_is_taken(only_path: Path, version: str) -> None:
+@pytest.mark.parametrize("version", ["17.0.15", "21", "23.0.1"])
+def test_java_that_fits_on_the_path_is_taken(only_path: Path, version: str) -> None:
     program = put_java(only_path, version)
     assert jars.java() == program
 

@@ -40,8 +40,8 @@ def consumer(
 ) -> None:
     """Runs one consumer until SIGTERM, which lets it finish its cycle.
 
-    Usually the fleet starts it. By hand it is useful for looking at one consumer alone, and it is the command
-    that a container runs. It needs Kafka, the warehouse and a folder to remember its partitions in; no catalog.
+    Usually the fleet starts it. By hand it is useful for looking at one consumer alone. It needs Kafka, the
+    warehouse and a folder to remember its partitions in; no catalog.
     """
     from headgate.config.loader import load_pipeline
     from headgate.consumer.spark import start_session

@@ -18,7 +18,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="""A real Apache Kafka on this machine, for trying things out and for tests.
 
-It needs Java 17 or newer and nothing else. The first start fetches Kafka's
+It needs Java 17 or 21 and nothing else. The first start fetches Kafka's
 jars (43 MB) into the cache ($HEADGATE_CACHE, else ~/.cache/headgate); later
 ones take seconds. It listens on 127.0.0.1 only. All it keeps is in one
 folder, its home: stop it, start it again, and the records are still there.

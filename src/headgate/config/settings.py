@@ -290,8 +290,8 @@ class Slo(Section):
 
     latency_s: Seconds = Field(
         default=30.0,
-        description="Seconds from a record's Kafka timestamp to its commit in the lake. Default 30 s, shown in status "
-        "and metrics.",
+        description="Seconds from a record's Kafka timestamp to its commit in the lake. Default 30 s. Shown in status "
+        "and metrics, and what policies such as slo aim at; the default policy, sentinel, goes by rates alone.",
     )
     quantile: float = Field(
         default=0.99,

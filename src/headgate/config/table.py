@@ -145,8 +145,8 @@ class Table(Section):
     )
     evolve: bool = Field(
         default=True,
-        description="Whether new columns are added to the table when the records have them. Default true; with false "
-        "the table takes nothing more until schema or transform fit it again, and says so.",
+        description="Whether the table gains new columns, and wider types, when the records have them. Default true; "
+        "with false the table takes nothing more until schema or transform fit it again, and says so.",
     )
 
     @field_validator("name")

@@ -84,7 +84,7 @@ class Waiting:
                 if position > ends[partition]:
                     self.unreadable[partition] = (
                         f"{partition} ends at {ends[partition]} but the lake holds everything before {position}: the "
-                        f"topic was deleted and made anew, or truncated; ingest it under another name"
+                        f"topic was deleted and made anew, or its log was cut; docs/recover.md, Kafka, says what to do"
                     )
                     continue
                 look.pending[table, partition] = Pending(position, ends[partition], self.expected_size(partition))

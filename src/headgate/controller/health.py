@@ -111,7 +111,12 @@ def disk(facts: Facts) -> Finding:
     if worst.free_bytes > _DISK_WARN * worst.all_bytes:
         return Finding("disk", Verdict.ok, evidence)
     verdict = Verdict.fail if worst.free_bytes <= _DISK_FAIL * worst.all_bytes else Verdict.warn
-    return Finding("disk", verdict, evidence, "free some: headgate maintain FILE --apply sweeps files nobody refers to")
+    return Finding(
+        "disk",
+        verdict,
+        evidence,
+        "make room by other means first, since upkeep writes; then headgate maintain FILE --apply",
+    )
 
 
 def _not_asked(check: str, whom: str) -> Finding:
