@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -39,10 +40,27 @@ OLD_MS = 1000
 UNREAD_MS = 8000
 """A partition of which nothing newer than this was read in the end was not read any more, or is not caught up with."""
 STEPS = 5
-CALM_S, WATCHED_S = 15.0, 30.0
+WATCHED_S = 30.0
 READY_S = 120.0
-LIMITS = ((1, 5.0), (0, 15.0))
-"""Warm spares, and the most seconds it may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    name: str
+    spares: int
+    limit_s: float
+    """The most it may take, or with the monitor's defaults what it is shown beside."""
+    monitor: str | None = "{poll_s: 500 ms, window_s: 2 s, min_span_s: 1 s}"
+    """None leaves all of it at its defaults."""
+    calm_s: float = 15.0
+    """Before the step, longer than the monitor's window."""
+
+
+KINDS = (
+    Kind("a warm spare", 1, 5.0),
+    Kind("no spare", 0, 15.0),
+    Kind("a warm spare, the monitor's defaults", 1, 5.0, None, 40.0),
+)
 
 Offsets = dict[tuple[int, int], int]
 """When the record at an offset of a partition was produced, in milliseconds."""
@@ -55,51 +73,52 @@ class VoidStep(RuntimeError):
 def run() -> list[Ratio]:
     class_archive.make()  # or the first fleet would have it made beside the first step
     results = []
-    for spares, limit_s in LIMITS:
-        steps = [_step(f"step{turn}", spares) for turn in range(STEPS)]
-        kind = "a warm spare" if spares else "no spare"
+    for kind in KINDS:
+        steps = [_step(f"step{turn}", kind) for turn in range(STEPS)]
         took, oldest = zip(*steps, strict=True)
-        what = f"load step → every partition read at its rate, {kind}"
-        results.append(of_limit(what, "the limit asked for (the paper: 45–90 s)", limit_s, took))
-        what = f"oldest record that a cycle left behind after a load step, {kind}"
+        what = f"load step → every partition read at its rate, {kind.name}"
+        limit = "the limit asked for (the paper: 45–90 s)"
+        results.append(of_limit(what, limit, kind.limit_s, took, target=1.0 if kind.monitor else None))
+        what = f"oldest record that a cycle left behind after a load step, {kind.name}"
         results.append(of_limit(what, "a second", 1.0, oldest, target=None))
     return results
 
 
-def _step(name: str, spares: int) -> tuple[float, float]:
+def _step(name: str, kind: Kind) -> tuple[float, float]:
     """How long until every partition was read at its rate again, and how old what was left behind became. A step that
     found a larger group than it was meant for is told and taken again, once."""
     for last in (False, True):
         with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder) / "kafka", 1) as kafka:
             try:
-                return _one_step(Path(folder), name, kafka.bootstrap, spares)
+                return _one_step(Path(folder), name, kafka.bootstrap, kind)
             except VoidStep as error:
                 if last:
                     raise
-                print(f"{name}, {spares} spares, is taken again: {error}", flush=True)
+                print(f"{name}, {kind.name}, is taken again: {error}", flush=True)
     raise AssertionError("unreachable")
 
 
-def _one_step(home: Path, name: str, bootstrap: str, spares: int) -> tuple[float, float]:
+def _one_step(home: Path, name: str, bootstrap: str, kind: Kind) -> tuple[float, float]:
+    monitor = {"monitor": kind.monitor} if kind.monitor else {}
     pipeline = live.make_pipeline(
         home,
         name,
         bootstrap,
         consumers=5,
-        fleet=f"{{kind: processes, warm: {spares}, max_consumers: 4}}",
+        fleet=f"{{kind: processes, warm: {kind.spares}, max_consumers: 4}}",
         policy=f"{{consumer_capacity_bytes_per_s: {CAPACITY}, packing_capacity_bytes_per_s: {PACKED}}}",
         consumer=f"{{rate_cap_bytes_per_s: {CAPACITY}, wait_s: 500 ms}}",
-        monitor="{poll_s: 500 ms, window_s: 2 s, min_span_s: 1 s}",
         lake="{commit_interval_s: 500 ms}",
+        **monitor,
     )
     # The load begins when its consumer is ready, so that nothing is left to read from before the step.
     prepare_topics(AdminClient({"bootstrap.servers": bootstrap}), {live.TOPIC: PARTITIONS})
     service = Service(pipeline)
     service.start()
     try:
-        _wait_for_consumers(pipeline, 1 + spares)
+        _wait_for_consumers(pipeline, 1 + kind.spares)
         with live.load(bootstrap, PARTITIONS, live.spread(PARTITIONS, BEFORE)):
-            time.sleep(CALM_S)
+            time.sleep(kind.calm_s)
             with live.load(bootstrap, PARTITIONS, live.spread(PARTITIONS, ADDED)):
                 step_ms = int(time.time() * 1000)
                 time.sleep(WATCHED_S)
