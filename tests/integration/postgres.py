@@ -5,7 +5,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,9 @@ _DEADLINE_S = 120
 class Server:
     port: int
     password: str
+    stop: Callable[[], None]
+    start: Callable[[], None]
+    """Again, after `stop`."""
 
     def uri(self, password: str | None = None) -> str:
         return f"postgresql+psycopg2://lake:{password or self.password}@127.0.0.1:{self.port}/postgres"
@@ -62,10 +65,14 @@ def server() -> Iterator[Server]:
     try:
         run(f"{found}/initdb", "-D", str(data), "-U", "lake", "-A", "scram-sha-256", "--pwfile", f"{folder}/password")
         options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
-        run(f"{found}/pg_ctl", "start", "-w", "-D", str(data), "-l", str(folder / "server.log"), "-o", options)
+        starting = ("start", "-w", "-D", str(data), "-l", str(folder / "server.log"), "-o", options)
+        stopping = ("stop", "-w", "-m", "fast", "-D", str(data))
+        run(f"{found}/pg_ctl", *starting)
         try:
-            yield Server(port, password)
+            yield Server(
+                port, password, lambda: run(f"{found}/pg_ctl", *stopping), lambda: run(f"{found}/pg_ctl", *starting)
+            )
         finally:
-            run(f"{found}/pg_ctl", "stop", "-w", "-m", "fast", "-D", str(data))
+            run(f"{found}/pg_ctl", *stopping)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

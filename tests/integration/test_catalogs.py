@@ -15,6 +15,7 @@ from headgate.cli.main import app
 from headgate.config.loader import load_pipeline
 from headgate.config.pipeline import Pipeline
 from headgate.errors import LakeError
+from headgate.kafka.embedded import EmbeddedKafka
 from headgate.lake.catalogs import open_catalog
 from headgate.lake.commit import TableCommitter
 from headgate.lake.compaction import compact
@@ -25,8 +26,11 @@ from headgate.lake.sweep import sweep_orphans
 from headgate.lake.tables import table_location
 from headgate.lake.verify import verify_table
 from headgate.model import Range, TopicPartition
+from headgate.model.messages import LedgerState
 from tests.announcements import announce, write_file
+from tests.eventually import eventually
 from tests.integration import postgres, rest_catalog
+from tests.integration.pipeline_harness import PipelineRun
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +139,44 @@ def test_committers_in_competition_create_commit_and_compact_and_every_record_is
     sweep_orphans(opened, "lake.t", few, remove=True)
     verdict = verify_table(spark, opened, pipeline.tables[0])
     assert (verdict.problems, verdict.rows) == ((), sum(oldest.ledger.next.values()))
+
+
+def test_a_whole_pipeline_lands_through_each_catalog(
+    broker: EmbeddedKafka, tmp_path: Path, catalog: dict[str, str], spark: SparkSession
+) -> None:
+    tables = [{"name": "lake.whole", "format": "json", "schema": "id BIGINT", "partition_by": ["bucket(2, id)"]}]
+    with PipelineRun(tmp_path, broker, spark, tables, {"t": 2}, lake={"catalog": catalog}) as run:
+        for partition in range(2):
+            run.produce("t", [b'{"id": %d}' % n for n in range(50)] + [b"not json"], partition)
+        run.run()
+        run.wait_until_landed()
+        run.stop()
+        verdict = run.assert_exactly_once("lake.whole")
+        assert (verdict.rows, len(run.rejected("lake.whole"))) == (100, 2)
+
+
+def test_a_pipeline_outlives_its_catalogs_server(
+    broker: EmbeddedKafka, tmp_path: Path, database: postgres.Server, spark: SparkSession
+) -> None:
+    def problems() -> tuple[str, ...]:
+        return tuple(run.messages(run.names.ledger, LedgerState)[-1].problems)
+
+    lake = {"catalog": sql(database.uri())}
+    with PipelineRun(tmp_path, broker, spark, [{"name": "lake.outlived"}], {"t": 1}, lake=lake) as run:
+        run.produce("t", [b"x"] * 20)
+        run.run()
+        run.wait_until_landed()
+        database.stop()
+        try:
+            run.produce("t", [b"y"] * 20)
+            eventually(lambda: any("cannot commit" in text for text in problems()), "it is told")
+            assert database.password not in str(problems())
+        finally:
+            database.start()
+        run.wait_until_landed()
+        eventually(lambda: not problems(), "it is over")
+        run.stop()
+        assert run.assert_exactly_once("lake.outlived").rows == 40
 
 
 def test_no_command_prints_the_password(tmp_path: Path, database: postgres.Server) -> None:
