@@ -57,7 +57,7 @@ def _ours(home: Path, bootstrap: str, spark: SparkSession, name: str) -> Ages:
     )
     with one_consumer(pipeline, lambda: spark) as consumer:
         first_ms, last_ms = _watch(lambda: consumer.listen(0.1))
-    return live.ages_s(live.committed_files(pipeline), first_ms, last_ms)
+    return live.ages_s(live.committed_files(pipeline), first_ms, last_ms, PARTITIONS)
 
 
 def _streaming(home: Path, bootstrap: str, spark: SparkSession, name: str) -> Ages:
@@ -70,7 +70,7 @@ def _streaming(home: Path, bootstrap: str, spark: SparkSession, name: str) -> Ag
         f"SELECT e.data_file.file_path AS path, unix_millis(s.committed_at) AS at_ms "
         f"FROM {table}.entries e JOIN {table}.snapshots s ON e.snapshot_id = s.snapshot_id"
     )
-    return live.ages_s([(row.path, row.at_ms) for row in files.collect()], first_ms, last_ms)
+    return live.ages_s([(row.path, row.at_ms) for row in files.collect()], first_ms, last_ms, PARTITIONS)
 
 
 def _watch(wait: Callable[[], object]) -> tuple[int, int]:

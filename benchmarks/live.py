@@ -102,9 +102,9 @@ def committed_files(pipeline: Pipeline) -> list[tuple[str, int]]:
     return [(path, at_ms) for announcement, at_ms in committed(pipeline) for path in announcement.files]
 
 
-def ages_s(files: Sequence[tuple[str, int]], first_ms: int, last_ms: int) -> npt.NDArray[np.float64]:
-    """How old each record produced in this span was when it was committed. HeadgateError unless all of them were: what
-    hangs must not make the others look fresh."""
+def ages_s(files: Sequence[tuple[str, int]], first_ms: int, last_ms: int, partitions: int) -> npt.NDArray[np.float64]:
+    """How old each record produced in this span was when it was committed. HeadgateError unless all of them were, from
+    so many partitions: what hangs must not make the others look fresh."""
     parts, offsets, produced, committed_at = [], [], [], []
     for path, committed_ms in files:
         rows = pq.read_table(
@@ -115,9 +115,9 @@ def ages_s(files: Sequence[tuple[str, int]], first_ms: int, last_ms: int) -> npt
         produced.append(rows["_timestamp"].cast("timestamp[ms]", safe=False).cast("int64").to_numpy())
         committed_at.append(np.full(len(rows), committed_ms))
     part, offset, produced_ms = np.concatenate(parts), np.concatenate(offsets), np.concatenate(produced)
-    for partition in np.unique(part):
+    for partition in range(partitions):
         mine = np.sort(offset[part == partition])
-        if mine[-1] - mine[0] + 1 != len(mine) or produced_ms[part == partition].max() < last_ms:
+        if not len(mine) or mine[-1] - mine[0] + 1 != len(mine) or produced_ms[part == partition].max() < last_ms:
             raise HeadgateError(f"records of partition {partition} did not land in time; nothing was measured")
     inside = (produced_ms >= first_ms) & (produced_ms < last_ms)
     ages: npt.NDArray[np.float64] = (np.concatenate(committed_at) - produced_ms)[inside] / 1000

@@ -35,8 +35,8 @@ _PRESENT, _FRAME = np.uint64(1 << 63), np.uint64((1 << 55) - 1)
 class Size:
     """Of a consumer's processes together, in bytes."""
 
-    pages: int
-    """Every page of memory that one of them has, counted once. 0 where only root may know which they share."""
+    once: int
+    """Every page of memory that one of them has counts once. 0 where only root may know which they share."""
     proportional: int
     """Of a page that several processes share each counts its part; of one shared with others, as the broker's JVM, the
     rest is theirs."""
@@ -53,7 +53,7 @@ def run() -> list[Ratio]:
             what = f"most resident memory ({counted}) of a consumer process, batches of {batch}"
             return of_limit(what, "1 GB", 1.0, [max(sizes) / 1e9], "GB", target=target)
 
-        once = [size.pages for size in seen if size.pages]
+        once = [size.once for size in seen if size.once]
         results += [most("every page once", once, 1.0)] if once else []
         results.append(most("proportional set size", (size.proportional for size in seen), None if once else 1.0))
         results.append(most("resident sets of its processes added up", (size.added_up for size in seen), None))
@@ -105,7 +105,7 @@ def _size(processes: Iterable[psutil.Process]) -> Size:
         try:
             used = process.memory_full_info()
             frames.append(_frames(process.pid))
-        except (psutil.NoSuchProcess, psutil.AccessDenied, FileNotFoundError, ProcessLookupError):
+        except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
             continue
         proportional, added_up = proportional + used.pss, added_up + used.rss
     different = np.unique(np.concatenate(frames))

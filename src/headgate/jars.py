@@ -22,8 +22,8 @@ from headgate.file_lock import locked
 Progress = Callable[[str], None]
 
 MIN_JAVA_VERSION = 17
-TOO_NEW_JAVA_VERSION = 24
-"""From here on Java has no `Subject.getSubject` any more, which the Hadoop that comes with PySpark 4.0 calls."""
+TOO_NEW_JAVA_VERSION = 23
+"""From here on `Subject.getSubject` fails, which the Hadoop that comes with PySpark 4.0 calls."""
 _INSTALL = "install Java 17 or 21"
 FREE_DISK_BYTES = 300 * 1024**2
 """Kafka's jars take 43 MB, Iceberg's runtime 45 MB, and Ivy keeps a second copy of each."""

@@ -221,7 +221,7 @@ def test_announcements_that_nobody_answers_are_repeated_and_land_once(
 def test_an_interval_between_commits_longer_than_the_deadline_is_waited_for(
     broker: EmbeddedKafka, spark: SparkSession, tmp_path: Path
 ) -> None:
-    settings = {**ONE_BY_ONE, "commit_deadline_s": "1 s", "max_uncommitted_cycles": 2}
+    settings = {**ONE_BY_ONE, "commit_deadline_s": "3 s", "max_uncommitted_cycles": 2}
     lake = {"commit_interval_s": "4 s"}
     with PipelineRun(tmp_path, broker, spark, TABLES, {"t": 1}, consumer=settings, lake=lake) as run:
         run.produce("t", [KILOBYTE] * 6)

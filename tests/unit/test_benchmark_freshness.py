@@ -31,7 +31,7 @@ def test_ages_are_from_the_records_time_to_the_commit_that_shows_them(tmp_path: 
     first, second = landed(tmp_path / "a", 0, range(3)), landed(tmp_path / "b", 0, range(3, 6))
     files = [(first, NOON_MS + 2500), (second, NOON_MS + 9000)]
     # The records of seconds 1, 2 (committed at 2.5 s) and 3 (at 9 s).
-    assert ages_s(files, NOON_MS + 1000, NOON_MS + 4000).tolist() == [1.5, 0.5, 6.0]
+    assert ages_s(files, NOON_MS + 1000, NOON_MS + 4000, 1).tolist() == [1.5, 0.5, 6.0]
 
 
 @pytest.mark.parametrize("later", [range(4, 6), range(3, 4)], ids=["one is missing", "the last is not there yet"])
@@ -39,4 +39,6 @@ def test_a_partition_that_hangs_is_no_measurement(tmp_path: Path, later: range) 
     files = [(landed(tmp_path / "a", 0, range(3)), NOON_MS), (landed(tmp_path / "b", 0, later), NOON_MS)]
     other = (landed(tmp_path / "c", 1, range(6)), NOON_MS)
     with pytest.raises(HeadgateError, match="records of partition 0 did not land in time"):
-        ages_s([*files, other], NOON_MS + 1000, NOON_MS + 4000)
+        ages_s([*files, other], NOON_MS + 1000, NOON_MS + 4000, 2)
+    with pytest.raises(HeadgateError, match="records of partition 0 did not land in time"):
+        ages_s([other], NOON_MS + 1000, NOON_MS + 4000, 2)

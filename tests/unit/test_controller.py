@@ -292,6 +292,25 @@ def test_where_nobody_is_heard_it_is_not_held_against_the_consumers(measured: st
     assert world.fleet.lives == lives
 
 
+@pytest.mark.parametrize(
+    ("rates", "then", "asks"),
+    [({B: 1.2}, {1: {C}, 2: {B}, 3: {A}}, 0), ({B: 1.2, C: 0.1}, {1: {A, C}, 2: {B}}, 1)],
+    ids=["a new consumer", "a move"],
+)
+def test_where_nobody_is_heard_in_the_middle_of_a_handover_nobody_is_replaced_either(
+    rates: dict[TopicPartition, float], then: dict[int, set[TopicPartition]], asks: int
+) -> None:
+    world, running = two_consumers()
+    lives = dict(world.fleet.lives)
+    world.channel.is_cut = True  # commands and measurements have other ways
+    world.rates |= rates
+    world.run(running, 300)
+    assert running.history.count("Synchronize") == 1 + asks, "what was not acknowledged has to be asked for"
+    world.channel.is_cut = False
+    world.run_until(running, lambda: world.owned() == then)
+    assert {n: world.fleet.lives[n] for n in lives} == lives
+
+
 def test_a_controller_that_slept_does_not_hold_it_against_the_consumers() -> None:
     world, running = two_consumers()
     lives = dict(world.fleet.lives)

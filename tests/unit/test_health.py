@@ -88,7 +88,7 @@ def test_a_pipeline_that_is_well_passes_every_check_and_needs_no_advice() -> Non
         ("topics", {"missing_topics": ("b",)}, "fail", "not there: b"),
         ("topics", {"topics": (TopicFacts("a", "compact", -1),)}, "warn", "compacted: a"),
         ("topics", {"topics": ()}, "warn", "matches no topic"),
-        ("topics", {"unled": (A1,)}, "fail", "no broker leads a-1"),
+        ("topics", {"unled": (A1,)}, "fail", "no broker answers for a-1"),
         # 10 offsets of [30, 40) were deleted before they were read.
         ("retention", {"partitions": (PartitionFacts(A0, 40, 50, 30),)}, "fail", "10 offsets were deleted"),
         # Kept for 24 h: of the oldest unread record 5 h are left (less than 6), then 1 h (less than 1.2).

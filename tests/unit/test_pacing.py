@@ -107,6 +107,20 @@ def test_a_table_that_rests_or_waits_for_a_topic_is_due_after_that() -> None:
     assert pacing.due((resting, held), 0.2) == [held]
 
 
+def test_what_failed_is_tried_again_after_its_rest_and_not_after_an_interval() -> None:
+    pacing, table = Pacing(), state(announce(("t", 0, 0, 1)))
+    pacing.begin_turn(BEGAN_S)
+    assert pacing.due((table,), 600.0) == [table]
+    table.begins(Future(), table.pending, 7, BEGAN_S)
+    table.failed(table.ends())
+    table.rests_until = BEGAN_S + 4.0
+    assert pacing.next_turn_s((table,), 600.0) == BEGAN_S + IDLE_S
+    pacing.begin_turn(BEGAN_S + 3.9)
+    assert pacing.due((table,), 600.0) == []
+    pacing.begin_turn(BEGAN_S + 4.0)
+    assert pacing.due((table,), 600.0) == [table]
+
+
 def test_turns_come_also_where_nothing_waits() -> None:
     pacing = Pacing()
     pacing.begin_turn(BEGAN_S)

@@ -106,6 +106,17 @@ def test_a_failed_commit_is_tried_again_in_the_same_order() -> None:
     assert table.due_s(0.0) <= time.monotonic() + 60
 
 
+def test_no_heartbeat_hides_that_a_commit_failed_and_is_to_be_tried_again() -> None:
+    table = state(announce(("t", 0, 0, 1)))
+    now_s = time.monotonic()
+    table.begins(Future(), table.pending, 7, now_s)
+    table.failed(table.ends())
+    table.rests_until = now_s
+    assert not table.is_heartbeat_due(now_s + 60)
+    table.pending = []
+    assert table.is_heartbeat_due(now_s + 60), "nothing waits, so it says that the committer is there"
+
+
 def test_announcements_are_taken_in_again_when_their_topic_goes_back() -> None:
     table = state()
     table.settled_to = 10

@@ -38,7 +38,7 @@ class Lake(Section):
         description="Time between commits, in seconds: one snapshot per table and interval carries the whole fleet's "
         "files. Default 1 s: fresh enough to watch; longer means fewer snapshots and less metadata, and wants larger "
         "consumer.batch_bytes or consumer.max_uncommitted_cycles: in one interval a consumer reads their product at "
-        "most.",
+        "most. Alert HeadgateStandstill takes more than ten minutes for a standstill.",
     )
     keep_snapshots: int = Field(
         default=30,

@@ -43,6 +43,7 @@ class GroupManagement:
         if self._created:
             reach("handover.consumers-created")
         self._asked_s = clock.now_s()
+        self._ready_by_s = roster.listened_s + settings.ready_deadline_s
         self._ready_s: float | None = None
         self._exchange: Exchange | None = None
 
@@ -86,7 +87,7 @@ class GroupManagement:
 
     def _check_deadline(self, missing: list[int]) -> None:
         deadline_s = self._settings.ready_deadline_s
-        if self._clock.now_s() - self._asked_s <= deadline_s:
+        if self._roster.listened_s <= self._ready_by_s:
             return
         for consumer_id in missing:
             self._roster.drop(consumer_id, f"was not ready after {deadline_s:g} s")

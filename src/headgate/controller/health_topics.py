@@ -24,8 +24,8 @@ def topics(kafka: KafkaFacts, now_ms: int) -> Finding:
         return Finding(
             "topics",
             Verdict.fail,
-            f"no broker leads {some([str(p) for p in kafka.unled])}",
-            "they are not read until one does: are all brokers up?",
+            f"no broker answers for {some([str(p) for p in kafka.unled])}",
+            "they are not read while none leads them: are all brokers up?",
         )
     compacted = [t.name for t in kafka.topics if "compact" in t.cleanup_policy]
     if compacted:

@@ -38,7 +38,7 @@ class KafkaChannel:
         self._admin = AdminClient(dict(settings))
         self._outbox = Outbox(settings, "the controller")
         self._events: list[Event] = []
-        self._carries = False
+        self._has_news = False
         self._measurement: Measurement | None = None
         self._ledgers: dict[str, LedgerState] = {}
         self._positions: dict[str, Mapping[TopicPartition, int]] = {}
@@ -74,9 +74,9 @@ class KafkaChannel:
         events, self._events = self._events, []
         return events
 
-    def carries(self) -> bool:
-        carries, self._carries = self._carries, False
-        return carries
+    def had_news(self) -> bool:
+        had, self._has_news = self._has_news, False
+        return had
 
     def latest_measurement(self) -> Measurement | None:
         self._read()
@@ -113,9 +113,9 @@ class KafkaChannel:
             message = each.message
             if each.topic == self._topics.control and isinstance(message, _EVENTS):
                 self._events.append(message)
-                self._carries = True
+                self._has_news = True
             elif each.topic == self._topics.control and isinstance(message, ControllerState):
-                self._carries = True
+                self._has_news = True
             elif each.topic == self._topics.measurements and isinstance(message, Measurement):
                 self._measurement = message
             elif each.topic == self._topics.ledger and isinstance(message, LedgerState):

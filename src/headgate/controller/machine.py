@@ -30,7 +30,7 @@ from headgate.policies.believing import Believing
 log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 5.0
-"""At most; four of them at least fit into the time that a consumer may be silent, as they tell whether it is."""
+"""At most; eight of them at least fit into the time that a consumer may be silent, as they tell whether it is."""
 
 
 class Controller:
@@ -60,7 +60,7 @@ class Controller:
         self.history: deque[str] = deque(maxlen=100)
         """The states entered lately, the present one last."""
         self._started_s = clock.now_s()
-        self._heartbeat_s = min(HEARTBEAT_S, settings.heartbeat_deadline_s / 4)
+        self._heartbeat_s = min(HEARTBEAT_S, settings.heartbeat_deadline_s / 8)
         self._beat_s = -HEARTBEAT_S
         self._journal.open()
         self._state: Synchronize | Sentinel | GroupManagement
@@ -94,7 +94,7 @@ class Controller:
         self._journal.alert(self._channel.refused(), self.assignment)
         events = self._channel.events()
         self._measurements.refresh()
-        if self._channel.carries():
+        if self._channel.had_news():
             self._roster.news()
         heard = self._roster.hear(events)
         self._roster.tend()
@@ -159,7 +159,7 @@ class Controller:
         self.history.append("Sentinel")
 
     def _synchronize(self) -> None:
-        self._state = Synchronize(self._roster, self._commander, self._clock, self._settings, self.assignment)
+        self._state = Synchronize(self._roster, self._commander, self._settings, self.assignment)
         self.history.append("Synchronize")
 
     def _let_go_of_lost(self) -> None:

@@ -51,7 +51,7 @@ class Channel(Protocol):
         """What consumers said since the last call."""
         ...
 
-    def carries(self) -> bool:
+    def had_news(self) -> bool:
         """Whether anything came since the last call the way that events come: events, or a controller's heartbeat."""
         ...
 

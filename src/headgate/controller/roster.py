@@ -6,6 +6,7 @@ that is silent, or the controller that slept, and nobody is replaced for it.
 """
 
 import logging
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -83,6 +84,8 @@ class Roster:
         self._highest = channel.prepare(0)
         """The highest id a command can be sent to."""
         self._news_s = clock.now_s()
+        self._silent_s = 0.0
+        """For how long, all in all, nobody could be heard."""
         self.alerts: dict[str, Alert] = {}
         """Consumers that were given up, until their ids may be used again."""
         self.given_up: list[int] = []
@@ -101,6 +104,11 @@ class Roster:
     @property
     def ready(self) -> frozenset[int]:
         return frozenset(n for n, member in self._members.items() if member.is_ready)
+
+    @property
+    def listened_s(self) -> float:
+        """A clock that stands still while nobody can be heard: deadlines of answers go by it."""
+        return self._news_s - self._silent_s
 
     def lives(self) -> dict[int, str]:
         return {n: member.life for n, member in self._members.items()}
@@ -181,7 +189,7 @@ class Roster:
             self._fleet.start(member.consumer_id)
         except FleetError as error:
             log.warning("consumer %d could not be started: %s", member.consumer_id, error)
-            member.report_by_s = now  # noticed as a failed start by the next `tend`
+            member.report_by_s = -math.inf  # noticed as a failed start by the next `tend`
 
     def drop(self, consumer_id: int, why: str) -> None:
         """Gives up a new consumer that does not come up."""
@@ -216,9 +224,13 @@ class Roster:
         self._news_s = now
         if pause_s > self._settings.heartbeat_deadline_s / 2:
             log.info("no news for %.1f s; consumers get that much more time", pause_s)
+            self._silent_s += pause_s
             for member in self._members.values():
                 member.heard_s += pause_s
                 member.cycle_seen_s += pause_s
+                member.report_by_s += pause_s
+                if member.down_since_s is not None:
+                    member.down_since_s += pause_s
 
     def _note(self, event: Event) -> bool:
         now = self._clock.now_s()
@@ -290,7 +302,7 @@ class Roster:
         for consumer_id in [n for n, until in self._avoided.items() if until <= now]:
             self._allow(consumer_id)
         for member in [self._members[n] for n in sorted(self._members)]:
-            down_s = 0.0 if member.down_since_s is None else now - member.down_since_s
+            down_s = 0.0 if member.down_since_s is None else self._news_s - member.down_since_s
             if down_s > self._settings.down_deadline_s:
                 self.drop(member.consumer_id, f"did not come back within {down_s:.0f} s")
                 continue
@@ -307,11 +319,11 @@ class Roster:
         self.alerts.pop(f"consumer {consumer_id}", None)
 
     def _trouble(self, member: Member, running: frozenset[int]) -> str:
-        settings, now = self._settings, self._clock.now_s()
+        settings = self._settings
         if not member.is_ready:
             if member.consumer_id not in running:
                 return "ended before it was ready"
-            return "was not ready in time" if now > member.report_by_s else ""
+            return "was not ready in time" if self._news_s > member.report_by_s else ""
         if member.consumer_id not in running:
             return "is gone"
         if self._news_s - member.heard_s > settings.heartbeat_deadline_s:

@@ -33,7 +33,7 @@ ROLES = ("monitor", "controller", "committer")
 _STOP_S = 60.0
 _MOST_RESTARTS = 5
 _RESTARTS_FORGOTTEN_S = 600.0
-_POLLS_MISSED, _POLL_TAKES_S = 3, 2.0
+_POLLS_MISSED, _POLL_TAKES_S = 3, 5.0
 """Who missed so many polls in a row, and what one may take, measures no more."""
 
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from headgate.controller.commands import Commander
-from headgate.controller.ports import Clock, Event
+from headgate.controller.ports import Event
 from headgate.controller.roster import Roster
 from headgate.controller.settings import Settings
 from headgate.model import Assignment, TopicPartition
@@ -18,12 +18,9 @@ log = logging.getLogger(__name__)
 
 
 class Synchronize:
-    def __init__(
-        self, roster: Roster, commander: Commander, clock: Clock, settings: Settings, believed: Assignment
-    ) -> None:
+    def __init__(self, roster: Roster, commander: Commander, settings: Settings, believed: Assignment) -> None:
         self._roster = roster
         self._commander = commander
-        self._clock = clock
         self._settings = settings
         self._believed = believed.by_partition()
         self._queries: dict[int, set[str]] = defaultdict(set)
@@ -62,7 +59,7 @@ class Synchronize:
                 self._answers[event.consumer_id] = _without(answer, stopped.partitions)
 
     def _ask(self, consumer_id: int) -> None:
-        now, member = self._clock.now_s(), self._roster[consumer_id]
+        now, member = self._roster.listened_s, self._roster[consumer_id]
         life, answer_by_s = self._answer_by_s.get(consumer_id, (None, 0.0))
         if life != member.life:  # not asked yet, or another life than the one that was asked
             self._answer_by_s[consumer_id] = (member.life, now + self._settings.ack_deadline_s)
@@ -77,7 +74,7 @@ class Synchronize:
     def _settle_claims(self) -> Assignment | None:
         """A partition claimed twice is stopped everywhere but at one consumer: the one we knew of, or the lowest id."""
         if self._stops:
-            if self._clock.now_s() > self._stops_by_s:
+            if self._roster.listened_s > self._stops_by_s:
                 for stop in self._stops.values():
                     self._roster.replace(stop.consumer_id, "did not let go of partitions another one owns")
                 self._stops.clear()
@@ -95,7 +92,7 @@ class Synchronize:
                     surplus[consumer_id].append(partition)
         if not surplus:
             return Assignment({n: frozenset(a.partitions) for n, a in self._answers.items() if a.partitions})
-        self._stops_by_s = self._clock.now_s() + self._settings.ack_deadline_s
+        self._stops_by_s = self._roster.listened_s + self._settings.ack_deadline_s
         for consumer_id, partitions in sorted(surplus.items()):
             log.warning("consumer %d also claims %d partitions of others; stopped there", consumer_id, len(partitions))
             stop = self._commander.stop(consumer_id, self._answers[consumer_id].incarnation, partitions)

@@ -24,7 +24,7 @@ class MemoryChannel:
         self._events: list[Event] = []
         self.is_cut = False
         """Where events and heartbeats go nobody answers; measurements have another way."""
-        self._carries = False
+        self._has_news = False
         self._arrives_s: dict[int, float] = defaultdict(float)
         self._measurement: Measurement | None = None
         self._ledger: dict[TopicPartition, int] = {}
@@ -44,12 +44,12 @@ class MemoryChannel:
 
     def events(self) -> list[Event]:
         arrived, self._events = self._events, []
-        self._carries |= bool(arrived)
+        self._has_news |= bool(arrived)
         return arrived
 
-    def carries(self) -> bool:
-        carries, self._carries = self._carries, False
-        return carries
+    def had_news(self) -> bool:
+        had, self._has_news = self._has_news, False
+        return had
 
     def latest_measurement(self) -> Measurement | None:
         return self._measurement
@@ -68,7 +68,7 @@ class MemoryChannel:
 
     def beat(self, state: ControllerState) -> None:
         self.heartbeat = state
-        self._carries |= not self.is_cut
+        self._has_news |= not self.is_cut
 
     def refused(self) -> Iterable[Alert]:
         return ()

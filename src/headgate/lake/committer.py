@@ -48,6 +48,7 @@ _LAST_PATIENCE_S = 15.0
 """For each of the last turns."""
 _MIRROR_REST_S = 10.0
 """After the group's offsets could not be written."""
+_LAST_MIRROR_S = 5.0
 _MIRROR_SHARE = 0.2
 """Of a turn's patience, what it has for the group's offsets. They are a mirror, and nothing else waits for them."""
 
@@ -126,6 +127,7 @@ class Committer:
                     break
             else:
                 log.warning("committer stopped with announcements left for its successor")
+            self._mirror(_LAST_MIRROR_S)
         except HeadgateError as error:
             log.warning("committer stopped with announcements left for its successor: %s", error)
         finally:

@@ -12,7 +12,8 @@ IDLE_S = 1.0
 class Pacing:
     """Announcements are committed on a beat that all tables share, so that the brokers are asked about topics once for
     all of them. The first after a quiet interval begins it anew, at once. A table whose commit outlasted the interval
-    has its next one as soon as that ends, off the beat, until it is quicker again.
+    has its next one as soon as that ends, off the beat, until it is quicker again; so has one whose commit failed,
+    after a rest.
 
     Times are those at which turns begin; what a turn does before it commits puts nothing off.
     """
@@ -37,4 +38,4 @@ class Pacing:
 
     def _due_s(self, table: TableState, every_s: float) -> float:
         due_s = table.due_s(every_s)
-        return due_s if table.took_s >= every_s else max(due_s, self._beat_s + every_s)
+        return due_s if table.failures or table.took_s >= every_s else max(due_s, self._beat_s + every_s)

@@ -103,14 +103,17 @@ class TableState:
         return self.placed or bool(self.last.ledger.next)
 
     def due_s(self, every_s: float) -> float:
-        """From when on announcements may be committed, `every_s` after the last ones at the earliest; never while there
-        are none, or something is under way."""
+        """From when on announcements may be committed, `every_s` after the last ones at the earliest, or after its rest
+        where those failed; never while there are none, or something is under way."""
         if not self.pending or not self.may_begin(math.inf):
             return math.inf
-        return max(self.begun_s + every_s, self.held_until, self.rests_until)
+        next_s = -math.inf if self.failures else self.begun_s + every_s
+        return max(next_s, self.held_until, self.rests_until)
 
     def is_heartbeat_due(self, now_s: float) -> bool:
-        return self.may_begin(now_s) and now_s - self.published_at > HEARTBEAT_S
+        """Not while what failed waits to be tried again: that an empty commit went well would hide it."""
+        fails = self.failures and self.pending
+        return not fails and self.may_begin(now_s) and now_s - self.published_at > HEARTBEAT_S
 
     # From pending to settled
 
