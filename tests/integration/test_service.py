@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -191,17 +191,29 @@ def test_a_dry_run_measures_only_while_its_pipeline_does_not_and_takes_no_port_f
     settings, admin = librdkafka_settings(pipeline), AdminClient({"bootstrap.servers": broker.bootstrap})
     prepare_topics(admin, {f"{unique}-a": 3}, 1)
     ensure_topics(admin, topics, replication=1, consumers=1)
-    outbox, stop = Outbox(settings, "another monitor"), threading.Event()
+    outbox, other = Outbox(settings, "the monitor"), "another monitor"
 
-    def measure() -> None:
-        rates = tuple(PartitionRate(f"{unique}-a", n, 1000.0, 10.0, 0, 30.0) for n in range(3))
-        while not stop.wait(0.5):
-            outbox.send(topics.measurements, Measurement(int(1000 * time.time()), 4.0, "another monitor", rates))
+    @contextmanager
+    def measuring() -> Iterator[None]:
+        rates, stop = tuple(PartitionRate(f"{unique}-a", n, 1000.0, 10.0, 0, 30.0) for n in range(3)), threading.Event()
 
-    measuring = threading.Thread(target=measure)
-    measuring.start()
-    taken = socket.create_server(("127.0.0.1", port))
-    try:
+        def measure() -> None:
+            while not stop.wait(0.5):
+                outbox.send(topics.measurements, Measurement(int(1000 * time.time()), 4.0, other, rates))
+
+        thread = threading.Thread(target=measure)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def sources(tail: Tail) -> list[str]:
+        return [r.message.source for r in tail.poll(0.5)]
+
+    with socket.create_server(("127.0.0.1", port)), ExitStack() as first:
+        first.enter_context(measuring())
         eventually(lambda: last_measurement(settings, admin, topics) is not None, "something was measured")
         with running(pipeline, spark, dry_run=True):
             reader = StatusReader(pipeline)
@@ -209,14 +221,18 @@ def test_a_dry_run_measures_only_while_its_pipeline_does_not_and_takes_no_port_f
             reader.close()
             assert (pipeline.home / "metrics" / "dry-run.json").exists()
             tail = Tail(settings, {(topics.measurements, 0): BEGINNING})
-            assert {r.message.source for r in tail.read_to_end()} == {"another monitor"}
-            stop.set()
-            eventually(lambda: any(r.message.source != "another monitor" for r in tail.poll(0.5)), "it measures itself")
+            assert {r.message.source for r in tail.read_to_end()} == {other}
+            first.close()
+            eventually(lambda: any(source != other for source in sources(tail)), "it measures itself")
+            with measuring():
+                heard: list[str] = []
+
+                def rests() -> bool:
+                    heard.extend(sources(tail))
+                    return heard[-6:] == [other] * 6
+
+                eventually(rests, "it leaves that to the other one again")
             tail.close()
-    finally:
-        stop.set()
-        measuring.join()
-        taken.close()
 
 
 def json_lines(said: str) -> list[dict[str, Any]]:

@@ -120,6 +120,17 @@ def test_what_was_measured_long_ago_is_outdated_until_the_next_full_cycle_whethe
     assert world.run(1, {1: 2.0, 2: None, 3: 2.0}).outdated == {2}
 
 
+def test_what_was_measured_is_outdated_later_each_time_that_the_next_full_cycle_shows_the_same() -> None:
+    world = settled({1: 1.0})
+    for waits_s in (FORGET_S, 2 * FORGET_S, 4 * FORGET_S):
+        assert world.run(round(waits_s), {1: None}).outdated == frozenset()
+        assert world.run(1, {1: None}).outdated == {1}
+        assert world.run(1, {1: 1.0}).outdated == frozenset()
+    world.run(round(8 * FORGET_S) + 1, {1: None})
+    world.run(1, {1: 2.0})  # what is configured: it was not in vain
+    assert world.run(round(FORGET_S) + 1, {1: None}).outdated == {1}
+
+
 def test_another_life_of_a_consumer_begins_with_the_configured_capacity() -> None:
     world = settled({1: 2.0, 2: 2.0, 3: 2.0})
     world.run(10, {1: 2.0, 2: 0.8, 3: 2.0})

@@ -1,5 +1,6 @@
 """Our policy: what it forecasts, what it thinks will be late, when it acts, and what it says it cannot mend."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -295,6 +296,8 @@ def test_a_slow_consumer_is_relieved_and_says_nothing_of_the_others() -> None:
     two = owned([0, 1], [2, 3, 4])
     healthy = Watched(Slo(slo_s=5.0), two).seconds(20, [50] * 5)
     assert healthy.keeps
+    assert re.fullmatch(r"\d consumers? with \d moves?", healthy.rejected[0].what), "what would be second best is told"
+    assert "more than it saves" in healthy.rejected[0].why_not
     decision = Watched(Slo(slo_s=5.0), two, abilities=Abilities(1e6, {2: 0.4})).seconds(20, [50] * 5)
     assert decision.assignment is not None
     assert 50 * len(decision.assignment[2]) <= 80

@@ -28,6 +28,8 @@ class DryRun:
         self._states: dict[int, ConsumerState] = {}
         self._heard_s: dict[int, float] = {}
         """When each of them spoke last."""
+        self._news_s = clock.now_s()
+        """When anybody was heard last."""
         self._watching_since_s = clock.now_s()
         self._believing = Believing(settings.consumer_capacity_bytes_per_s)
         self.assignment: Assignment | None = None
@@ -83,7 +85,9 @@ class DryRun:
                 self._states[event.consumer_id], self._heard_s[event.consumer_id] = event, now
             elif isinstance(event, ConsumerLeft) and known is not None and known.incarnation == event.incarnation:
                 del self._states[event.consumer_id]
-        silent = [n for n in self._states if now - self._heard_s[n] > self._settings.heartbeat_deadline_s]
+        if self._channel.had_news():
+            self._news_s = now
+        silent = [n for n in self._states if self._news_s - self._heard_s[n] > self._settings.heartbeat_deadline_s]
         for consumer_id in silent:
             del self._states[consumer_id]
 

@@ -30,6 +30,7 @@ from headgate.controller.ports import DRY_RUN
 from headgate.errors import HeadgateError, KafkaUnavailable, LakeError, Outdated
 from headgate.kafka.channel import BEGINNING, Last, Received, Tail
 from headgate.kafka.internal_topics import Topics
+from headgate.kafka.monitor import OF_A_DRY_RUN
 from headgate.kafka.offsets import beginning_offsets, end_offsets, group_offsets, partitions_where, written_at_ms
 from headgate.kafka.topic_settings import topic_settings
 from headgate.lake.catalogs import is_unmade, open_catalog
@@ -340,7 +341,7 @@ def voices(words: Iterable[Received]) -> tuple[Voice, ...]:
                 continue
             case ControllerState() as said:
                 who = "the controller"
-            case Measurement() as said:
+            case Measurement() as said if one.origin.sender != OF_A_DRY_RUN:
                 who = "the monitor"
             case LedgerState() as said:
                 who = "the committer"

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -21,7 +22,7 @@ from headgate.home_folder import using
 from headgate.kafka.build_info import show_build
 from headgate.kafka.channel import END, Tail
 from headgate.kafka.internal_topics import Topics, ensure_topics
-from headgate.kafka.monitor import build_monitor
+from headgate.kafka.monitor import OF_A_DRY_RUN, build_monitor
 from headgate.lake.committer import Committer
 from headgate.lake.turns import Turns
 from headgate.lake.upkeep import Maintainer
@@ -152,21 +153,38 @@ class Service:
         build_monitor(self._pipeline, self._settings).run(stop)
 
     def _measure_beside(self, stop: threading.Event) -> None:
-        """A dry run measures where nobody else does, and from when on nobody else does any more."""
+        """A dry run measures while nobody else does."""
         tail = Tail(self._settings, {(Topics(self._pipeline.name).measurements, 0): END})
         try:
-            heard_s, told = time.monotonic(), False
-            while time.monotonic() - heard_s < _POLLS_MISSED * self._pipeline.monitor.poll_s + _POLL_TAKES_S:
-                if stop.is_set():
-                    return
-                if tail.poll(0.2):
-                    heard_s = time.monotonic()
-                    if not told:
-                        log.info("the pipeline's own monitor is at work; the dry run goes by what it measures")
-                    told = True
+            while not stop.is_set():
+                self._await_silence(tail, stop)
+                self._measure_until_others_do(tail, stop)
         finally:
             tail.close()
-        self._measure(stop)
+
+    def _await_silence(self, tail: Tail, stop: threading.Event) -> None:
+        heard_s, told = time.monotonic(), False
+        while time.monotonic() - heard_s < _POLLS_MISSED * self._pipeline.monitor.poll_s + _POLL_TAKES_S:
+            if stop.is_set():
+                return
+            if tail.poll(0.2):
+                heard_s = time.monotonic()
+                if not told:
+                    log.info("another monitor is at work; the dry run goes by what it measures")
+                told = True
+
+    def _measure_until_others_do(self, tail: Tail, stop: threading.Event) -> None:
+        if stop.is_set():
+            return
+        log.info("nobody measures this pipeline; the dry run does")
+        enough = threading.Event()
+        with ThreadPoolExecutor(1) as beside:
+            mine = beside.submit(build_monitor(self._pipeline, self._settings, OF_A_DRY_RUN).run, enough)
+            while not (stop.is_set() or mine.done()):
+                if any(received.origin.sender != OF_A_DRY_RUN for received in tail.poll(0.2)):
+                    break
+            enough.set()
+        mine.result()
 
     def _rehearse(self, stop: threading.Event) -> None:
         channel = channel_of(self._pipeline)

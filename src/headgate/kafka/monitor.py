@@ -69,6 +69,10 @@ ABSENT_DISCOVERIES = 2
 """A topic missing this often in a row is gone; once may be a broker that has only just come back."""
 
 
+OF_A_DRY_RUN = "the monitor of a dry run"
+"""What one is called that measures where the pipeline itself is not at work."""
+
+
 class Monitor:
     """Publishes one Measurement per poll, from the first sample on; `WriteRates` says what it claims when.
 
@@ -178,7 +182,7 @@ def last_measurement(settings: Mapping[str, Any], admin: AdminClient, topics: To
     return found[-1] if found else None
 
 
-def build_monitor(pipeline: Pipeline, settings: Mapping[str, Any]) -> Monitor:
+def build_monitor(pipeline: Pipeline, settings: Mapping[str, Any], name: str = "the monitor") -> Monitor:
     """The monitor that the pipeline file describes. Its internal topics must exist (`ensure_topics`)."""
     chosen, topics, admin = pipeline.monitor, Topics(pipeline.name), AdminClient(dict(settings))
     sizes = RecordSizes(CycleSizes(settings, admin, topics), NewestRecords(settings))
@@ -189,7 +193,7 @@ def build_monitor(pipeline: Pipeline, settings: Mapping[str, Any]) -> Monitor:
         source = OffsetSource(LogEnds(settings, admin), sizes)
     smoothing: Smoothing = Ewma(chosen.ewma_half_life_s) if chosen.smoothing == "ewma" else BoxMean(chosen.window_s)
     # A measurement that could not be delivered soon is stale (L-36): let it die instead of arriving after newer ones.
-    outbox = Outbox({**settings, "message.timeout.ms": str(int(ANSWER_S * 1000))}, "the monitor")
+    outbox = Outbox({**settings, "message.timeout.ms": str(int(ANSWER_S * 1000))}, name)
     return Monitor(
         lambda topic: bool(pipeline.tables_of(topic)),  # what no table takes nobody needs to read
         admin,

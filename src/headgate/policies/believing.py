@@ -34,6 +34,8 @@ class _Evidence:
     full_cycles: int
     at_s: float
     forget_s: float = FORGET_S
+    is_forgotten: bool = False
+    """It showed that the consumer is slow, and that was long ago."""
 
     def holds(self, now_s: float) -> bool:
         return now_s - self.at_s <= self.forget_s
@@ -51,6 +53,8 @@ class Believing:
         """Of those that may be, their full cycles when that began."""
         self._level = FleetLevel(configured_bytes_per_s)
         self._is_fleet_slow = False
+        self._outdated_s = FORGET_S
+        """After so long without a full cycle a measurement is outdated; longer each time that proves to be in vain."""
         self.believed = Abilities()
         self.alerts: tuple[Alert, ...] = ()
         """What holds now, and at one look each recovery."""
@@ -65,7 +69,7 @@ class Believing:
             self._suspect(fresh, measured)
         recovered = [*self._forgotten(fresh), *self._compare(fresh, measured)]
         usual = self._level.look(now_s, measured)
-        outdated = frozenset(c for c, e in self._evidence.items() if now_s - e.at_s > FORGET_S)
+        outdated = frozenset(c for c, e in self._evidence.items() if self._is_outdated(e, now_s))
         self.believed = Abilities(usual, dict(self._speed), self._level.crowding, outdated)
         self.alerts = (*self._slow_ones(fresh, measured), *self._whole_fleet(), *recovered)
         return self.believed
@@ -76,8 +80,14 @@ class Believing:
         for c, load in told.items():
             known = self._evidence.get(c)
             if known is None or known.full_cycles != load.full_cycles:
+                if known is not None and not known.is_forgotten and self._is_outdated(known, now_s):
+                    in_vain = (load.capacity_bytes_per_s or 0.0) < FULL * self._configured
+                    self._outdated_s = min(2 * self._outdated_s, LONGEST_FORGET_S) if in_vain else FORGET_S
                 forget_s = FORGET_S if known is None else known.forget_s
                 self._evidence[c] = _Evidence(load.capacity_bytes_per_s or 0.0, load.full_cycles, now_s, forget_s)
+
+    def _is_outdated(self, evidence: _Evidence, now_s: float) -> bool:
+        return evidence.is_forgotten or now_s - evidence.at_s > self._outdated_s
 
     def _usual(self, fresh: Mapping[int, float], working: Collection[int]) -> float:
         """What the faster half does. Who has no full cycles keeps up with its load, and passes for usual."""
@@ -89,6 +99,7 @@ class Believing:
         for c in [c for c in self._speed if c not in fresh]:
             del self._speed[c]
             if c in self._evidence:
+                self._evidence[c].is_forgotten = True
                 waited_s = self._evidence[c].forget_s
                 self._evidence[c].forget_s = min(2 * waited_s, LONGEST_FORGET_S)
                 text = f"consumer {c} had no full cycle for {waited_s:.0f} s: it counts in full again until it has some"

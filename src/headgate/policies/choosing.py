@@ -31,6 +31,13 @@ class Choice:
         here, there = len(self.kept.assignment), len(self.best.assignment)
         return "up" if there > here else "down" if there < here else "move"
 
+    @property
+    def runner_up(self) -> Option | None:
+        """The best of all that would change something."""
+        here = len(self.kept.assignment)
+        others = (o for o in self.options if o is not self.kept and (o.moves or len(o.assignment) != here))
+        return max(others, key=lambda o: o.gain, default=None)
+
     def why(self, load: Load, late_price: float) -> str:
         best = self.best
         if self.keeps:
@@ -43,16 +50,21 @@ class Choice:
         )
 
     def rejected(self) -> tuple[Alternative, ...]:
+        """What lost: without a change the best one that there was."""
         if not self.keeps:
             others = sorted((o for o in self.options if o is not self.best), key=lambda o: -o.gain)[:3]
             return tuple(Alternative(_words(o), f"would save {o.gain:.0f} consumer-seconds") for o in others)
-        if self.best.assignment == self.kept.assignment:
+        best = self.runner_up
+        if best is None:
             return ()
-        if self.best.gain <= 0:
-            objection = f"would cost {-self.best.gain:.1f} consumer-seconds more than it saves"
+        if best.gain <= 0:
+            objection = f"would cost {-best.gain:.1f} consumer-seconds more than it saves"
         else:
             objection = "pays only later; waiting costs less than having it now"
-        return (Alternative(_words(self.best), objection),)
+        return (Alternative(_words(best), objection),)
+
+    def put_off(self, why: str) -> tuple[Alternative, ...]:
+        return (Alternative(_words(self.best), why),)
 
 
 def choose(prices: Prices, current: Assignment, largest: int) -> Choice:

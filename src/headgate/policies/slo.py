@@ -165,6 +165,7 @@ class Slo:
             "dispersion": load.dispersion,
             "backlog_records": float(prices.stands.sum()),
             "consumers": float(here),
+            "wanted": float(len(choice.best.assignment)),
             "budget_spent": self._account.late / max(1.0, (1 - self.quantile) * self._account.records),
             "gain": choice.best.gain,
         }
@@ -172,7 +173,8 @@ class Slo:
         if choice.keeps:
             return Decision(None, why, "", inputs, rejected, alerts)
         if seen.brokers_slow and choice.direction == "up" and not choice.is_forced:
-            return Decision(None, "keep: the brokers are slow, not the consumers", "", inputs, alerts=alerts)
+            why = "the brokers are slow, not the consumers"
+            return Decision(None, f"keep: {why}", "", inputs, choice.put_off(why), alerts)
         trigger = "unassigned" if unowned(seen) else choice.direction
         return Decision(self._with_spares(choice.best.assignment), why, trigger, inputs, rejected, alerts)
 
