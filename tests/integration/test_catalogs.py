@@ -144,10 +144,12 @@ def test_committers_in_competition_create_commit_and_compact_and_every_record_is
 def test_a_whole_pipeline_lands_through_each_catalog(
     broker: EmbeddedKafka, tmp_path: Path, catalog: dict[str, str], spark: SparkSession
 ) -> None:
-    tables = [{"name": "lake.whole", "format": "json", "schema": "id BIGINT", "partition_by": ["bucket(2, id)"]}]
+    tables = [
+        {"name": "lake.whole", "format": "json", "schema": "id BIGINT, part INT", "partition_by": ["identity(part)"]}
+    ]
     with PipelineRun(tmp_path, broker, spark, tables, {"t": 2}, lake={"catalog": catalog}) as run:
         for partition in range(2):
-            run.produce("t", [b'{"id": %d}' % n for n in range(50)] + [b"not json"], partition)
+            run.produce("t", [b'{"id": %d, "part": %d}' % (n, n % 2) for n in range(50)] + [b"not json"], partition)
         run.run()
         run.wait_until_landed()
         run.stop()
