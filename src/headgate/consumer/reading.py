@@ -171,10 +171,14 @@ def _client(settings: Mapping[str, str]) -> Client:
 def _put_away(settings: Mapping[str, str], partitions: int) -> None:
     """What a client fetched ahead is dropped partition by partition, each time looking through all of it: one that read
     many becomes slower from cycle to cycle, and a new one is as fast as the first."""
-    if partitions > _MOST_KEPT_PARTITIONS:
-        _forget(settings)
-    else:
+    if _is_kept(partitions):
         _client(settings).consumer.unassign()
+    else:
+        _forget(settings)
+
+
+def _is_kept(partitions: int) -> bool:
+    return partitions <= _MOST_KEPT_PARTITIONS
 
 
 def _forget(settings: Mapping[str, str]) -> None:
@@ -191,7 +195,9 @@ def _read(client: Client, share: Share, seen: Seen) -> Iterator[pa.RecordBatch]:
     left = {(topic, number): (start, end) for topic, number, start, end in share}
     records_left = sum(end - start for start, end in left.values())
     assigned = set(left)
-    client.trouble = client.leaders.meet(topic for topic, _ in left)
+    client.trouble = None
+    if _is_kept(len(share)):  # of thousands that all fetch at once, what they fetched ahead takes longest to drop
+        client.trouble = client.leaders.meet(topic for topic, _ in left)
     client.consumer.assign([TopicPartition(topic, number, start) for (topic, number), (start, _) in left.items()])
     at_once, heard_s = _FIRST_RECORDS, time.monotonic()
     while left:
